@@ -1,0 +1,249 @@
+"""What scores: blocks of subjects or objects against all entities. Ids in, float32 out; needs no compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consmrf.consensus.scorers import SCORERS, queries, transposed_queries
+from consmrf.errors import ModelFileError, SettingError
+
+__all__ = ["PREDICTORS", "Counts", "Factors", "Predictor"]
+
+
+class Predictor(Protocol):
+    """What a model asks of the thing that scores."""
+
+    kind: ClassVar[str]  # its name in the model file
+
+    def object_scores(self, relation: int, subjects: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Hand on [len(subjects), |E|]: the score of every entity as the object."""
+
+    def subject_scores(self, relation: int, objects: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Hand on [len(objects), |E|]: the score of every entity as the subject."""
+
+    def consensus(self) -> Predictor:
+        """Hand on the view that all relations share; a SettingError where there is none."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Hand on what the model file must hold."""
+
+    def settings(self) -> dict[str, Any]:
+        """Hand on plain values for the manifest."""
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Self:
+        """Build from what `arrays` and `settings` handed on; a ModelFileError if they do not fit together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """Latent features: A_r = Z + Δ_r, with Δ_r as the few rows that differ from the consensus."""
+
+    kind: ClassVar[str] = "factors"
+
+    scorer: str
+    z: NDArray[Any]  # [E, k]
+    w: NDArray[Any]  # [R, m]
+    delta_indptr: NDArray[np.int64]  # [R + 1] where each relation's rows begin
+    delta_rows: NDArray[np.int32]  # [n] entities, ascending within a relation
+    delta: NDArray[Any]  # [n, k]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of entities and of relations."""
+        return len(self.z), len(self.w)
+
+    def object_scores(self, relation: int, subjects: NDArray[np.int32]) -> NDArray[np.float32]:
+        q = queries(SCORERS[self.scorer], self._rows(relation, subjects), self.w[relation])
+        return self._times_view(q, relation)
+
+    def subject_scores(self, relation: int, objects: NDArray[np.int32]) -> NDArray[np.float32]:
+        p = transposed_queries(SCORERS[self.scorer], self._rows(relation, objects), self.w[relation])
+        return self._times_view(p, relation)
+
+    def consensus(self) -> Factors:
+        """Hand on the same without Δ: every relation sees Z."""
+        none = np.zeros_like(self.delta_indptr)
+        return Factors(self.scorer, self.z, self.w, none, self.delta_rows[:0], self.delta[:0])
+
+    def view(self, relation: int) -> NDArray[Any]:
+        """Hand on the dense A_r [E, k]."""
+        rows, delta = self._delta(relation)
+        a = self.z.copy()
+        a[rows] += delta
+        return a
+
+    def _delta(self, relation: int) -> tuple[NDArray[np.int32], NDArray[Any]]:
+        lo, hi = self.delta_indptr[relation], self.delta_indptr[relation + 1]
+        return self.delta_rows[lo:hi], self.delta[lo:hi]
+
+    def _rows(self, relation: int, entities: NDArray[np.int32]) -> NDArray[Any]:
+        """Hand on these entities' rows of A_r, without the rest of it."""
+        rows, delta = self._delta(relation)
+        a: NDArray[Any] = self.z[entities]
+        if len(rows):
+            at = np.minimum(np.searchsorted(rows, entities), len(rows) - 1)
+            own = rows[at] == entities
+            a[own] += delta[at[own]]
+        return a
+
+    def _times_view(self, q: NDArray[Any], relation: int) -> NDArray[np.float32]:
+        """Hand on q A_rᵀ as q Zᵀ and a correction of Δ_r's columns: A_r is never built, Z never copied."""
+        rows, delta = self._delta(relation)
+        q = q.astype(self.z.dtype, copy=False)
+        scores: NDArray[Any] = q @ self.z.T
+        if len(rows):
+            scores[:, rows] += q @ delta.T
+        return scores.astype(np.float32, copy=False)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        names = ("z", "w", "delta_indptr", "delta_rows", "delta")
+        return {name: getattr(self, name) for name in names}
+
+    def settings(self) -> dict[str, Any]:
+        return {"scorer": self.scorer, "dim": self.z.shape[1]}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Self:
+        _check_arrays(arrays, {"z": "f2", "w": "f2", "delta_indptr": "i1", "delta_rows": "i1", "delta": "f2"})
+        name = str(settings.get("scorer"))
+        if name not in SCORERS:
+            raise ModelFileError(f"scorer {name!r}: must be one of {', '.join(SCORERS)}")
+        made = cls(scorer=name, **arrays)
+        k = made.z.shape[1]
+        if (
+            k != settings.get("dim")
+            or made.delta.shape[1] != k
+            or made.w.shape[1] != SCORERS[name].weights(k)
+        ):
+            raise ModelFileError("the factors z, w and delta differ in their number of features")
+        _check_csr(made.delta_indptr, made.delta_rows, made.delta, made.shape)
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """One side of `Counts`: the rank of each entity in a relation, stored where it occurs there."""
+
+    overall: NDArray[np.float32]  # [E] the rank of an entity that the relation lacks
+    indptr: NDArray[np.int64]  # [R + 1] where each relation's entities begin
+    rows: NDArray[np.int32]  # [n] entities, ascending within a relation
+    ranks: NDArray[np.float32]  # [n] above every rank in `overall`
+
+    @classmethod
+    def of(
+        cls, entities: NDArray[np.int32], relations: NDArray[np.int32], n_entities: int, n_relations: int
+    ) -> Ranks:
+        """Rank by (count in the relation, count in all), given the entity and relation of each triple."""
+        total = np.bincount(entities, minlength=n_entities)
+        distinct, overall = np.unique(total, return_inverse=True)
+        pairs, counts = np.unique(relations.astype(np.int64) * n_entities + entities, return_counts=True)
+        indptr = np.searchsorted(pairs, np.arange(n_relations + 1, dtype=np.int64) * n_entities)
+        rows = (pairs % max(n_entities, 1)).astype(np.int32)
+        keys = counts.astype(np.int64) * len(distinct) + overall[rows]  # orders as (count, overall) does
+        ranks = np.empty(len(rows), np.float32)
+        for lo, hi in pairwise(indptr):
+            ranks[lo:hi] = len(distinct) + np.unique(keys[lo:hi], return_inverse=True)[1]
+        return cls(overall.astype(np.float32), indptr.astype(np.int64), rows, ranks)
+
+    def repeated(self, relation: int, times: int) -> NDArray[np.float32]:
+        """Hand on [times, |E|]: the relation's ranks, the same in every row."""
+        lo, hi = self.indptr[relation], self.indptr[relation + 1]
+        scores = np.tile(self.overall, (times, 1))
+        scores[:, self.rows[lo:hi]] = self.ranks[lo:hi]
+        return scores
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Popularity: how often an entity is the object (subject) in the relation, then in all relations.
+
+    A score is the rank of that pair among the relation's: a whole number, so ties stay ties. Even 2³¹ triples
+    have room for no more distinct pairs than a float32 holds exactly.
+    """
+
+    kind: ClassVar[str] = "counts"
+
+    objects: Ranks
+    subjects: Ranks
+
+    @classmethod
+    def from_triples(cls, triples: NDArray[np.int32], n_entities: int, n_relations: int) -> Counts:
+        """Count triples [n, 3] of ids (subject, relation, object)."""
+        s, r, o = triples.T
+        return cls(Ranks.of(o, r, n_entities, n_relations), Ranks.of(s, r, n_entities, n_relations))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of entities and of relations."""
+        return len(self.objects.overall), len(self.objects.indptr) - 1
+
+    def object_scores(self, relation: int, subjects: NDArray[np.int32]) -> NDArray[np.float32]:
+        return self.objects.repeated(relation, len(subjects))
+
+    def subject_scores(self, relation: int, objects: NDArray[np.int32]) -> NDArray[np.float32]:
+        return self.subjects.repeated(relation, len(objects))
+
+    def consensus(self) -> Counts:
+        raise SettingError("view = 'consensus': popularity has no consensus; use view = 'target'")
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        sides = {"objects": self.objects, "subjects": self.subjects}
+        return {
+            f"{side}_{name}": array for side, ranks in sides.items() for name, array in vars(ranks).items()
+        }
+
+    def settings(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Self:
+        layout = {"overall": "f1", "indptr": "i1", "rows": "i1", "ranks": "f1"}
+        sides = ("objects", "subjects")
+        _check_arrays(arrays, {f"{side}_{name}": what for side in sides for name, what in layout.items()})
+        if settings:
+            raise ModelFileError(f"settings {sorted(settings)}: counts have none")
+        made = cls(*(Ranks(**{name: arrays[f"{side}_{name}"] for name in layout}) for side in sides))
+        for side in (made.objects, made.subjects):
+            if (len(side.overall), len(side.indptr) - 1) != made.shape:
+                raise ModelFileError("objects and subjects differ in their number of entities or relations")
+            _check_csr(side.indptr, side.rows, side.ranks, made.shape)
+        return made
+
+
+PREDICTORS: dict[str, type[Factors] | type[Counts]] = {cls.kind: cls for cls in (Factors, Counts)}
+
+
+def _check_arrays(arrays: Mapping[str, NDArray[Any]], expected: Mapping[str, str]) -> None:
+    """Ask for exactly these arrays; "f2" is a matrix of floats, "i1" a vector of whole numbers."""
+    if set(arrays) != set(expected):
+        raise ModelFileError(f"arrays {sorted(arrays)}: must be {sorted(expected)}")
+    for name, what in expected.items():
+        array = arrays[name]
+        if f"{array.dtype.kind}{array.ndim}" != what:
+            raise ModelFileError(
+                f"array {name!r} is {array.dtype}{list(array.shape)}: not what the kind asks for"
+            )
+
+
+def _check_csr(
+    indptr: NDArray[np.int64], rows: NDArray[np.int32], values: NDArray[Any], shape: tuple[int, int]
+) -> None:
+    """Ask that indptr cuts rows [n] and values [n, …] into one ascending run of entities per relation."""
+    n_entities, n_relations = shape
+    if not len(indptr) or len(indptr) != n_relations + 1 or len(rows) != len(values):
+        raise ModelFileError(f"{len(indptr)} bounds, {len(rows)} rows, {len(values)} values: they must match")
+    if indptr[0] != 0 or indptr[-1] != len(rows) or (np.diff(indptr) < 0).any():
+        raise ModelFileError("the bounds of the relations' rows must ascend from 0 to the number of rows")
+    if len(rows) and not (rows.min() >= 0 and rows.max() < n_entities):
+        raise ModelFileError(f"rows must be ids of entities, from 0 to {n_entities - 1}")
+    rises = np.diff(rows) > 0
+    rises[indptr[(indptr > 0) & (indptr < len(rows))] - 1] = True  # where the next relation begins
+    if not rises.all():
+        raise ModelFileError("a relation's rows must ascend")
