@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Mapping
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,6 +51,7 @@ class Model:
         self.predictor = predictor
         self.config = config
         self.provenance = dict(provenance or {})
+        self._facts: dict[tuple[int, int], NDArray[np.int32]] = {}
 
     @property
     def entities(self) -> tuple[str, ...]:
@@ -102,8 +102,7 @@ class Model:
         """
         _check_ranking(top, known)
         scores = self.score_objects(s, r, view=view)
-        facts = _look_up(self._objects_of, self._key(r, s))
-        return self._best(scores, facts, top, known)
+        return self._best(scores, self._linked(r, s, given=0), top, known)
 
     def subjects(
         self, r: str, o: str, *, top: int = 10, known: str = "exclude", view: str = "target"
@@ -111,8 +110,7 @@ class Model:
         """Hand on the `top` best subjects of (·, r, o), like `objects`."""
         _check_ranking(top, known)
         scores = self.score_subjects(r, o, view=view)
-        facts = _look_up(self._subjects_of, self._key(r, o))
-        return self._best(scores, facts, top, known)
+        return self._best(scores, self._linked(r, o, given=2), top, known)
 
     def _view(self, view: str) -> Predictor:
         if view not in VIEWS:
@@ -128,23 +126,19 @@ class Model:
         best = ids[_first(scores[ids], top)]
         return [Answer(self.entities[i], float(scores[i]), bool(is_known[i])) for i in best.tolist()]
 
-    def _key(self, relation: str, entity: str) -> int:
-        ids = self.vocabulary
-        return ids.relation(relation) * len(self.entities) + ids.entity(entity)
+    def _linked(self, relation: str, entity: str, given: int) -> NDArray[np.int32]:
+        """Hand on what training links to an entity given as the subject (column 0) or the object (2).
 
-    @cached_property
-    def _objects_of(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        return self._index(0, 2)
-
-    @cached_property
-    def _subjects_of(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        return self._index(2, 0)
-
-    def _index(self, given: int, wanted: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Hand on the training triples as sorted keys (relation, given entity), and the other entities."""
-        keys = self.known[:, 1].astype(np.int64) * len(self.entities) + self.known[:, given]
-        order = np.argsort(keys, kind="stable")
-        return keys[order], self.known[order, wanted]
+        The relation's facts are sorted by that column when first asked for.
+        """
+        r, e = self.vocabulary.relation(relation), self.vocabulary.entity(entity)
+        if (r, given) not in self._facts:
+            pairs = self.known[self.known[:, 1] == r][:, [given, 2 - given]]
+            self._facts[r, given] = np.ascontiguousarray(pairs[np.argsort(pairs[:, 0], kind="stable")].T)
+        entities, linked = self._facts[r, given]
+        lo, hi = np.searchsorted(entities, np.array([e, e + 1], entities.dtype))
+        found: NDArray[np.int32] = linked[lo:hi]
+        return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model as a folder, whole or not at all; an older model there is replaced."""
@@ -239,12 +233,6 @@ def _check_ranking(top: int, known: str) -> None:
         raise SettingError(f"top = {top!r}: must be a whole number of at least 1")
     if known not in KNOWN:
         raise SettingError(f"known = {known!r}: must be one of {', '.join(KNOWN)}")
-
-
-def _look_up(index: tuple[NDArray[np.int64], NDArray[np.int32]], key: int) -> NDArray[np.int32]:
-    keys, values = index
-    lo, hi = np.searchsorted(keys, [key, key + 1])
-    return values[lo:hi]
 
 
 def _first(scores: NDArray[np.float32], n: int) -> NDArray[np.intp]:

@@ -190,13 +190,11 @@ def _render_manifest(values: Mapping[str, Any], entries: Mapping[str, Any]) -> b
 
 
 def _seal(body: bytes) -> bytes:
-    digest = _new_digest()
-    digest.update(body)
-    return _SEAL + f'"{digest.hexdigest()}"\n}}\n'.encode()
+    return _SEAL + f'"{_new_digest(body).hexdigest()}"\n}}\n'.encode()
 
 
-def _new_digest() -> hashlib.blake2b:
-    return hashlib.blake2b(digest_size=32)
+def _new_digest(data: bytes = b"") -> hashlib.blake2b:
+    return hashlib.blake2b(data, digest_size=32)
 
 
 def _package_version() -> str:
@@ -276,11 +274,8 @@ def _parse_manifest(data: bytes, path: Path) -> dict[str, Any]:
             f"version {VERSION}: upgrade consmrf"
         )
     body = data.rpartition(_SEAL)[0]
-    if (
-        data != body + _seal(body)
-        or version not in range(1, VERSION + 1)
-        or not isinstance(manifest.get("files"), dict)
-    ):
+    sealed = data == body + _seal(body) and version in range(1, VERSION + 1)
+    if not sealed or not isinstance(manifest.get("files"), dict):
         raise ModelFileError(f"{path}: altered or damaged; {_REMEDY}")
     return manifest
 
