@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 from consmrf.errors import InputError, SettingError
 from consmrf.evaluation.metrics import RANK_METRICS, rank_values
 from consmrf.evaluation.options import DEFAULTS, PROTOCOLS, EvaluationOptions
-from consmrf.evaluation.ranking import SIDES, Counted, Ids, Scorer, distinct, queries, rank
+from consmrf.evaluation.ranking import (
+    SIDES,
+    Counted,
+    Ids,
+    Scorer,
+    distinct,
+    one_blas_thread,
+    queries,
+    rank,
+)
 from consmrf.evaluation.result import Evaluation, Measured, Ranks, summarise
 from consmrf.evaluation.sampled import LIST_METRICS, rank_sampled
 from consmrf.graph.triples import Encoded, Graph
@@ -58,7 +67,8 @@ def evaluate(
     sources = [("training triples of the model", model.known), ("test", triples)]
     sources += [(f"known {i}", ids) for i, ids in enumerate(others, start=1)]
     run = _full if protocol == "full" else _paper
-    measured, ranks, pairs = run(model, triples, [model.known, *others], options)
+    with one_blas_thread():
+        measured, ranks, pairs = run(model, triples, [model.known, *others], options)
     return Evaluation(
         protocol=protocol,
         options=options,
