@@ -1,0 +1,176 @@
+"""Parquet, polars and pandas frames, arrays and plain rows: typed values become labels, or an error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from io import BufferedReader, BytesIO
+from itertools import islice
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from consmrf.errors import DataError
+from consmrf.graph.read_report import SourceReport
+from consmrf.graph.request import ROLES, Request, found, roles_of
+
+__all__ = ["read_memory", "read_parquet"]
+
+CHUNK = 250_000  # rows taken at a time from an iterable
+
+
+def read_parquet(stream: BufferedReader, report: SourceReport, request: Request) -> Iterator[pl.DataFrame]:
+    """Hand on a Parquet file as one frame of the columns s, r, o; only those columns are read."""
+    try:
+        file = BytesIO(stream.read())
+        order = _order(list(pl.read_parquet_schema(file)), report, request)
+        file.seek(0)
+        frame = pl.read_parquet(file, columns=sorted(order))
+    except pl.exceptions.PolarsError as error:
+        raise DataError(
+            f"found no readable Parquet data ({error}); write the file again", source=report.name
+        ) from None
+    position = {i: at for at, i in enumerate(sorted(order))}
+    yield _labelled([frame.to_series(position[i]) for i in order], report)
+
+
+def read_memory(source: object, report: SourceReport, request: Request) -> Iterator[pl.DataFrame]:
+    """Hand on frames of the columns s, r, o from whatever stands in memory."""
+    pandas = sys.modules.get("pandas")
+    if isinstance(source, pl.LazyFrame):
+        source = source.collect()
+    if isinstance(source, pl.DataFrame):
+        report.name, report.format = "<polars frame>", "frame"
+        order = _order(source.columns, report, request)
+        yield _labelled([source.to_series(i) for i in order], report)
+    elif pandas is not None and isinstance(source, pandas.DataFrame):
+        report.name, report.format = "<pandas frame>", "frame"
+        order = _order([str(name) for name in source.columns], report, request)
+        yield _labelled(
+            [_series(source.iloc[:, i].tolist(), role, report) for role, i in _by_role(order)], report
+        )
+    elif isinstance(source, np.ndarray) or _is_columns(source):
+        report.name, report.format = "<array>", "array"
+        yield _from_array(source, report, request)
+    elif isinstance(source, Iterable) and not isinstance(source, str | bytes):
+        report.name, report.format = "<rows>", "rows"
+        yield from _from_rows(source, report, request)
+    else:
+        raise DataError(
+            f"cannot read triples from {type(source).__name__}: expected a path, a list of paths, '-' for "
+            "standard input, a polars or pandas frame, an (n, 3) array, or rows (subject, relation, object)"
+        )
+
+
+def _order(names: Sequence[str], report: SourceReport, request: Request) -> tuple[int, int, int]:
+    if len(names) < 3:
+        raise DataError(f"{found(names)}, expected 3: subject, relation, object", source=report.name)
+    order = request.order(names, roles_of(names, letters=True), report.name, None)
+    roles = dict(_by_role(order))
+    report.header = tuple(names)
+    report.columns = tuple(
+        next((r for r, at in roles.items() if at == i), name) for i, name in enumerate(names)
+    )
+    return order
+
+
+def _by_role(order: Sequence[int]) -> list[tuple[str, int]]:
+    return list(zip(ROLES, order, strict=True))
+
+
+def _labelled(columns: Sequence[pl.Series], report: SourceReport) -> pl.DataFrame:
+    """Make text of three columns; whole numbers become their digits, what is no label is an error."""
+    frame = {}
+    for name, role, column in zip("sro", ROLES, columns, strict=True):
+        if not (column.dtype.is_integer() or column.dtype in (pl.String, pl.Categorical, pl.Enum)):
+            raise DataError(
+                f"the {role} column {column.name!r} holds {column.dtype}, expected text or whole numbers; "
+                "convert it to text",
+                source=report.name,
+            )
+        text = column.cast(pl.String)
+        bad = (text.is_null() | (text == "")).fill_null(True).arg_max() if len(text) else None
+        if bad is not None and not text[bad]:
+            raise _bad_row(report.rows + bad, role, text[bad], report)
+        frame[name] = text
+    report.rows += len(columns[0])
+    return pl.DataFrame(frame)
+
+
+def _bad_row(row: int, role: str, value: object, report: SourceReport) -> DataError:
+    shown = repr(value) if value is None or len(repr(value)) <= 40 else repr(value)[:39] + "…"
+    what = "null" if value is None else "an empty text" if value == "" else f"{type(value).__name__} {shown}"
+    return DataError(
+        f"row {row + 1}: found {what} as {role}, expected text or a whole number; fix or drop the row",
+        source=report.name,
+    )
+
+
+def _series(values: list[Any], role: str, report: SourceReport) -> pl.Series:
+    """Make a text column of Python values; anything but text and whole numbers is an error with its row."""
+    if set(map(type, values)) != {str}:
+        for row, value in enumerate(values):
+            whole = isinstance(value, Integral) and not isinstance(value, bool)
+            if not whole and not isinstance(value, str):
+                raise _bad_row(report.rows + row, role, value, report)
+        values = [str(value) for value in values]
+    try:
+        return pl.Series(values, dtype=pl.String)
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"found a label that is not Unicode text: {error.object!r}; replace its surrogates",
+            source=report.name,
+        ) from None
+
+
+def _is_columns(source: object) -> bool:
+    arrays = isinstance(source, tuple) and len(source) == 3
+    return arrays and all(isinstance(x, np.ndarray) and x.ndim == 1 for x in source)  # type: ignore[attr-defined]
+
+
+def _from_array(source: Any, report: SourceReport, request: Request) -> pl.DataFrame:
+    """One array of shape (n, 3), or a tuple of three arrays of one length."""
+    if isinstance(source, tuple):
+        if len({len(x) for x in source}) != 1:
+            lengths = ", ".join(str(len(x)) for x in source)
+            raise DataError(
+                f"found arrays of lengths {lengths}, expected three of one length", source=report.name
+            )
+        columns = list(source)
+    elif source.ndim != 2 or source.shape[1] < 3:
+        raise DataError(f"found an array of shape {source.shape}, expected (n, 3)", source=report.name)
+    else:
+        columns = list(source.T)
+    order = request.order([f"column {i}" for i in range(len(columns))], None, report.name, None)
+    picked = []
+    for role, i in _by_role(order):
+        whole = np.issubdtype(columns[i].dtype, np.integer)
+        values = np.ascontiguousarray(columns[i])
+        picked.append(pl.Series(values) if whole else _series(values.tolist(), role, report))
+    return _labelled(picked, report)
+
+
+def _from_rows(source: Iterable[Any], report: SourceReport, request: Request) -> Iterator[pl.DataFrame]:
+    rows = iter(source)
+    order: tuple[int, int, int] | None = None
+    width = 3
+    while chunk := list(islice(rows, CHUNK)):
+        if order is None:
+            width = len(chunk[0]) if isinstance(chunk[0], Sequence | np.ndarray) else 3
+            names = [f"column {i}" for i in range(width)]
+            order = (0, 1, 2) if width < 3 else request.order(names, None, report.name, None)
+            width = max(width, 3)
+        for row, cells in enumerate(chunk):
+            if (
+                isinstance(cells, str | bytes)
+                or not isinstance(cells, Sequence | np.ndarray)
+                or len(cells) != width
+            ):
+                shown = repr(cells) if len(repr(cells)) <= 60 else repr(cells)[:59] + "…"
+                raise DataError(
+                    f"row {report.rows + row + 1}: found {shown}, expected {width} values; fix or drop it",
+                    source=report.name,
+                )
+        yield _labelled([_series([x[i] for x in chunk], role, report) for role, i in _by_role(order)], report)
