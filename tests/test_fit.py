@@ -1,0 +1,217 @@
+"""The whole path from a graph to a model: what is learned, why it stops, what it keeps, what it refuses."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from consmrf.config import Config
+from consmrf.consensus.local import local_problems
+from consmrf.consensus.memory import estimate
+from consmrf.consensus.solve import Status
+from consmrf.errors import DivergedError, InputError, SettingError
+from consmrf.evaluation.protocol import evaluate
+from consmrf.fit import estimate_memory, fit
+from consmrf.graph.partition import partition
+from problems import graph_of, planted_graph, random_graph
+
+PLANTED = Config(dim=16, inner_epochs=5, max_epochs=150, tol=0, threads=2)
+
+
+def auc(result, test):
+    return evaluate(result.model, test).to_dict()["objects"]["auc"]
+
+
+@pytest.mark.parametrize(("scorer", "least"), [("diagonal", 0.85), ("full", 0.92)])
+def test_planted_structure_is_recovered_far_above_popularity(scorer, least):
+    """A diagonal W_r cannot tell s → o from o → s, so it ranks two groups of eight on top.
+
+    A full one finds the one.
+    """
+    train, test, group, target = planted_graph()
+    learned = fit(train, config=dataclasses.replace(PLANTED, scorer=scorer))
+    popular = fit(train, config=Config(method="popularity"))
+    assert auc(learned, test) > least
+    assert 0.4 < auc(popular, test) < 0.6
+    assert popular.info.status is Status.DIRECT
+    right = np.flatnonzero(group == target[2, group[5]])
+    best = learned.model.objects("e000005", "r0002", top=8, known="include")
+    hits = sum(int(answer.label[1:]) in right for answer in best)
+    assert hits >= (7 if scorer == "full" else 3)
+
+
+def test_the_independent_baseline_learns_each_relation_by_itself():
+    train, test, _, _ = planted_graph(n_relations=2)
+    config = dataclasses.replace(PLANTED, method="independent")
+    both = fit(train, config=config)
+    assert auc(both, test) > 0.85
+    first = graph_of([t for t in train.triples.tolist() if t[1] == 0], 200, 2)
+    alone = fit(first, config=config)
+    np.testing.assert_array_equal(
+        both.model.score_objects("e000005", "r0000"), alone.model.score_objects("e000005", "r0000")
+    )
+    assert all(record.dual_residual == 0 for record in both.info.rounds)
+
+
+@pytest.mark.parametrize("method", ["consensus", "independent"])
+def test_the_model_is_the_same_for_any_number_of_threads(method):
+    train, valid, _, _ = planted_graph(n_entities=80)
+    models = []
+    for threads in (1, 2, 7):
+        config = Config(dim=6, max_epochs=8, seed=4, threads=threads, method=method)
+        result = fit(train, valid=valid, config=config)
+        models.append((result.model.predictor.arrays(), [r.validation for r in result.info.rounds]))
+    for arrays, scores in models[1:]:
+        assert scores == models[0][1]
+        for name, array in arrays.items():
+            assert array.tobytes() == models[0][0][name].tobytes()
+
+
+def test_prediction_for_a_relation_uses_its_own_view():
+    graph = random_graph(0)
+    rounds = []
+    result = fit(graph, config=Config(dim=4, max_epochs=3, tol=0, precision="double"), on_round=rounds.append)
+    predictor = result.model.predictor
+    a = predictor.view(2)
+    assert not np.array_equal(a, predictor.z)
+    expected = (a[3] * predictor.w[2]) @ a.T
+    np.testing.assert_allclose(result.model.score_objects("e000003", "r0002"), expected, rtol=1e-5, atol=1e-6)
+    assert tuple(rounds) == result.info.rounds
+
+
+def test_each_reason_to_stop_is_named():
+    graph = random_graph(0)
+    status = {
+        Status.MAX_EPOCHS: Config(dim=3, max_epochs=3, tol=0),
+        Status.CONVERGED: Config(dim=3, max_epochs=50, tol=10),
+        Status.MAX_SECONDS: Config(dim=3, max_epochs=10**6, tol=0, max_seconds=1e-9),
+    }
+    for expected, config in status.items():
+        assert fit(graph, config=config).info.status is expected
+    assert len(fit(graph, config=Config(dim=3, max_epochs=7, inner_epochs=3, tol=0)).info.rounds) == 3
+
+
+def test_validation_stops_and_the_best_round_is_kept():
+    train, valid, _, _ = planted_graph(n_entities=80)
+    config = Config(dim=6, max_epochs=400, inner_epochs=4, patience=3, tol=0)
+    result = fit(train, valid=valid, config=config)
+    scores = [record.validation for record in result.info.rounds]
+    assert result.info.status is Status.PATIENCE
+    assert result.info.best_round == 1 + int(np.argmax(scores))
+    assert len(scores) == result.info.best_round + 3
+    again = fit(train, valid=valid, config=dataclasses.replace(config, max_epochs=4 * result.info.best_round))
+    for name, array in again.model.predictor.arrays().items():
+        assert array.tobytes() == result.model.predictor.arrays()[name].tobytes()
+
+
+def test_an_interrupt_keeps_the_best_round_and_before_the_first_it_is_passed_on():
+    graph = random_graph(0)
+    config = Config(dim=3, max_epochs=50, tol=0)
+
+    def stop(record):
+        if record.round == 4:
+            raise KeyboardInterrupt
+
+    result = fit(graph, config=config, on_round=stop)
+    assert result.info.status is Status.INTERRUPTED
+    assert result.info.best_round == len(result.info.rounds) == 4
+    four = fit(graph, config=dataclasses.replace(config, max_epochs=4))
+    for name, array in four.model.predictor.arrays().items():
+        assert array.tobytes() == result.model.predictor.arrays()[name].tobytes()
+
+
+def test_divergence_in_the_first_round_is_an_error_that_says_what_to_lower():
+    with pytest.raises(DivergedError, match=r"rho = 1e\+30.*lower rho or learning_rate"):
+        fit(random_graph(0), config=Config(dim=3, rho=1e30, learning_rate=1e30, reg=0))
+
+
+def test_triples_without_an_unobserved_object_are_skipped_and_counted():
+    saturated = [(0, 0, o) for o in range(5)]
+    result = fit(graph_of([*saturated, (1, 0, 2), (1, 1, 3)]), config=Config(dim=2, max_epochs=2))
+    assert result.info.skipped_triples == 5
+    assert result.info.rounds[0].samples == 2
+    with pytest.raises(InputError, match=r"nothing to learn: each of the 5 triples.*no unobserved object"):
+        fit(graph_of(saturated), config=Config(dim=2))
+
+
+def test_a_relation_without_triples_left_takes_part_without_harm():
+    """Its A_r is Z itself, and it counts in R, as the paper divides."""
+    graph = graph_of([(0, 0, o) for o in range(4)] + [(1, 1, 2), (2, 1, 3)])
+    result = fit(graph, config=Config(dim=2, max_epochs=3, tol=0))
+    predictor = result.model.predictor
+    np.testing.assert_array_equal(predictor.view(0), predictor.z)
+
+
+def test_validation_that_shares_no_label_is_refused():
+    other = graph_of([(20, 0, 21)], n_entities=30)
+    labels = tuple(f"x{i}" for i in range(30))
+    other = dataclasses.replace(other, vocabulary=dataclasses.replace(other.vocabulary, entities=labels))
+    with pytest.raises(InputError, match="nothing to validate on: none of the 1 validation triples"):
+        fit(random_graph(0), valid=other, config=Config(dim=2))
+
+
+def test_the_graph_is_left_as_it_was():
+    graph = random_graph(0)
+    before = graph.triples.tobytes()
+    graph.triples.setflags(write=False)
+    fit(graph, config=Config(dim=3, max_epochs=2))
+    assert graph.triples.tobytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("dim", 0),
+        ("dim", 2.5),
+        ("dim", True),
+        ("dim", 10**6),
+        ("rho", -1.0),
+        ("rho", float("nan")),
+        ("reg", float("inf")),
+        ("learning_rate", 0.0),
+        ("learning_rate", "fast"),
+        ("init_scale", 0),
+        ("inner_epochs", 0),
+        ("max_epochs", -3),
+        ("max_seconds", 0.0),
+        ("max_seconds", float("nan")),
+        ("patience", 0),
+        ("seed", -1),
+        ("threads", 0),
+        ("tol", -1e-9),
+        ("solver", "wavy"),
+        ("scorer", "Diagonal"),
+        ("loss", ""),
+        ("method", None),
+        ("precision", "half"),
+    ],
+)
+def test_a_setting_out_of_range_is_one_line_with_value_and_rule(name, value):
+    with pytest.raises(SettingError) as caught:
+        Config(**{name: value})
+    message = str(caught.value)
+    assert message.startswith(f"{name} = {value!r}: must be ")
+    assert "\n" not in message
+
+
+def test_settings_survive_a_manifest():
+    config = Config(dim=7, rho=0.25, threads=3, max_seconds=2.5)
+    assert Config.from_dict(config.to_dict()) == config
+    with pytest.raises(SettingError, match="unknown setting 'colour'"):
+        Config.from_dict({"colour": 1})
+
+
+def test_the_memory_estimate_covers_what_the_state_takes():
+    graph = random_graph(0, n_entities=400, sizes=(600, 1, 300, 90))
+    config = Config(dim=8, max_epochs=6, tol=0, threads=1)
+    partitions = partition(graph)
+    problems = local_problems(partitions, 400, 1)
+    parts = estimate(partitions, problems, 400, config)
+    assert parts.peak_bytes == estimate_memory(graph, config).peak_bytes
+    result = fit(graph, config=config)
+    last = result.info.rounds[-1].touched_rows
+    row = 8 * 4 + 4
+    # three rounds' views are alive at once; the expectation of the rows touched is within a tenth of what
+    # happened
+    assert parts.views == pytest.approx(3 * last * row, rel=0.1)
+    assert "expected peak memory" in parts.describe()
