@@ -34,7 +34,7 @@ class Config:
     inner_epochs: int = 1  # draws of one round, in units of |D_r|
     max_epochs: int = 100  # the most rounds × inner_epochs
     max_seconds: float | None = None  # no new round is begun after this long
-    tol: float = 1e-5  # ε: stop when a round's mean training loss changes by less
+    tol: float = 1e-6  # ε: stop when a round's mean training loss changes by less
     patience: int = 5  # with validation triples: rounds without a better score before stopping
     seed: int = 0
     threads: int | None = None  # None: as many as there are cores
