@@ -45,6 +45,12 @@ FILES: list[tuple[str, bytes | str, int | None, str]] = [
     ("after-blank.tsv", "\n\na\tr\tb\n\na\tr\n", 5, r"found 2 columns"),
     ("short.csv", "subject,relation,object\na,r,b\na,r\n", 3, r"found 2 columns .* separated by commas"),
     ("bars.csv", "a|r|b\n" * 30 + "a|r\n", 31, r"expected 3 separated by bars"),
+    (
+        "semicolons.csv",
+        "a;r;b\n\na;r\n",
+        3,
+        r"found 2 columns \('a', 'r'\), expected 3 separated by semicolons",
+    ),
     ("wide.csv", "head,relation,tail,note\na,r,b,\na,r,b\n", 3, r"found 3 columns .*, expected 4"),
     ("multi.csv", 'a,r,"b\nc"\na,r\n', 3, r"found 2 columns"),
     ("stray.csv", 'a,r,b\na,r,b"c\n', 2, r"found a quote that does not enclose a whole field"),

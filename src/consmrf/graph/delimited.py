@@ -10,12 +10,12 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from consmrf.errors import DataError
 from consmrf.graph.read_report import SourceReport
 from consmrf.graph.request import ROLES, Request, found, roles_of
 
@@ -38,8 +38,7 @@ def read_delimited(
 ) -> Iterator[pl.DataFrame]:
     """Hand on frames of the columns s, r, o, and write into `report` what was concluded."""
     layout: _Layout | None = None
-    line = 1
-    for block in _blocks(stream, report):
+    for line, block in _blocks(stream, report):
         text = _text(block, line, report)
         if layout is None:
             layout = _Layout(_separator(text, report), report.format == "csv")
@@ -55,37 +54,31 @@ def read_delimited(
             frame = _scanned(rest, here, layout, report) if frame is None else frame
             report.rows += frame.height
             yield frame
-        line += block.count(b"\n")
     if layout is None:
-        raise DataError("the file is empty; expected one triple per line", source=report.name)
+        raise report.error("the file is empty; expected one triple per line")
 
 
-def _blocks(stream: io.BufferedReader, report: SourceReport) -> Iterator[bytes]:
-    """Cut the stream after whole rows; each block ends with a newline."""
+def _blocks(stream: io.BufferedReader, report: SourceReport) -> Iterator[tuple[int, bytes]]:
+    """Cut the stream after whole rows; hand on each block, ending with a newline, after its first line's number."""
     rest = stream.read(3).removeprefix(b"\xef\xbb\xbf")
     line = 1
     while data := stream.read(BLOCK):
         block = rest + data
         cut = _last_row_end(block, report.format == "csv")
         if not cut and len(block) > BLOCK:
-            cut = (
-                block.rfind(b"\n") + 1
-            )  # inside quotes all along: the check of quotes will say where they began
+            # inside quotes all along: the check of quotes will say where they began
+            cut = block.rfind(b"\n") + 1
             if not cut:
                 break
         if cut:
-            yield block[:cut]
+            yield line, block[:cut]
         line += block.count(b"\n", 0, cut)
         rest = block[cut:]
     else:
         if rest:
-            yield rest if rest.endswith(b"\n") else rest + b"\n"
+            yield line, rest if rest.endswith(b"\n") else rest + b"\n"
         return
-    raise DataError(
-        f"found a line of more than {BLOCK >> 20} MiB, expected one triple per line",
-        source=report.name,
-        line=line,
-    )
+    raise report.error(f"found a line of more than {BLOCK >> 20} MiB, expected one triple per line", line)
 
 
 def _last_row_end(block: bytes, quoted: bool) -> int:
@@ -107,47 +100,42 @@ def _text(block: bytes, line: int, report: SourceReport) -> str:
     zero = block.find(b"\0")
     if zero >= 0:
         line += block.count(b"\n", 0, zero)
-        raise DataError(
-            "found a zero byte, expected UTF-8 text; is this a binary file?", source=report.name, line=line
-        )
+        raise report.error("found a zero byte, expected UTF-8 text; is this a binary file?", line)
     try:
         return block.decode()
     except UnicodeDecodeError as error:
         line += block.count(b"\n", 0, error.start)
         wrong = f"0x{block[error.start]:02x}"
-        raise DataError(
-            f"found the byte {wrong}, expected UTF-8 text; save the file as UTF-8",
-            source=report.name,
-            line=line,
+        raise report.error(
+            f"found the byte {wrong}, expected UTF-8 text; save the file as UTF-8", line
         ) from None
 
 
 def _separator(text: str, report: SourceReport) -> str:
+    """Conclude what stands between cells: what gives three columns in the first rows, or in the first one."""
     if report.format == "tsv":
         return "\t"
     widths = {}
     for separator in ",;\t|":
-        seen = [
-            len(cells)
-            for _, (_, _, cells) in zip(range(20), _rows(text, _Layout(separator, True)), strict=False)
-        ]
-        widths[separator] = seen[0] if len(set(seen)) == 1 else 0
-    exact = [separator for separator, width in widths.items() if width == 3]
-    return (exact or [separator for separator, width in widths.items() if width > 3] or [","])[0]
+        rows = (cells for _, _, cells in _rows(text, _Layout(separator, True)) if cells)
+        widths[separator] = [len(cells) for cells in islice(rows, 20)] or [0]
+    for fits in (lambda x: set(x) == {3}, lambda x: x[0] == 3, lambda x: len(set(x)) == 1 and x[0] > 3):
+        for separator, seen in widths.items():
+            if fits(seen):
+                return separator
+    return ","
 
 
 def _begin(text: str, layout: _Layout, request: Request, report: SourceReport) -> tuple[_Layout, int]:
     """Conclude from the first row what the columns are, and hand on where the data begin."""
     line, end, cells = next((row for row in _rows(text, layout) if row[2]), (0, 0, []))
     if not cells:
-        raise DataError("the file holds only empty lines; expected one triple per line", source=report.name)
+        raise report.error("the file holds only empty lines; expected one triple per line")
     roles = roles_of(cells)
     header = request.header if request.header is not None else request.named or roles is not None
     expected = f"3 separated by {_NAMES[layout.separator]}"
     if len(cells) < 3:
-        raise DataError(
-            f"{found(cells)}, expected {expected}; fix or remove the line", source=report.name, line=line + 1
-        )
+        raise report.error(f"{found(cells)}, expected {expected}; fix or remove the line", line + 1)
     order = request.order(cells, roles if header else None, report.name, line + 1)
     report.delimiter = layout.separator
     report.header = tuple(cells) if header else None
@@ -190,11 +178,10 @@ def _check_quotes(block: bytes, line: int, layout: _Layout, report: SourceReport
     )
     if len(wrong):
         line += block.count(b"\n", 0, int(wrong.min()) - 1)
-        raise DataError(
+        raise report.error(
             "found a quote that does not enclose a whole field, expected RFC 4180 quoting (a field that "
             "holds quotes is enclosed in quotes, its own are doubled); fix the line, or read it as TSV",
-            source=report.name,
-            line=line,
+            line,
         )
 
 
@@ -238,18 +225,12 @@ def _scanned(text: str, line: int, layout: _Layout, report: SourceReport) -> pl.
             continue
         if len(cells) != layout.width:
             expected = f"{layout.width} separated by {_NAMES[layout.separator]}"
-            raise DataError(
-                f"{found(cells)}, expected {expected}; fix or remove the line",
-                source=report.name,
-                line=line + offset,
-            )
+            raise report.error(f"{found(cells)}, expected {expected}; fix or remove the line", line + offset)
         triple = [cells[i] for i in layout.order]
         if "" in triple:
             role = ROLES[triple.index("")]
-            raise DataError(
-                f"found an empty {role}, expected a label; fix or remove the line",
-                source=report.name,
-                line=line + offset,
+            raise report.error(
+                f"found an empty {role}, expected a label; fix or remove the line", line + offset
             )
         triples.append(triple)
     return pl.DataFrame(triples, schema=dict.fromkeys("sro", pl.String), orient="row")

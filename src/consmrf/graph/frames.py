@@ -29,9 +29,7 @@ def read_parquet(stream: BufferedReader, report: SourceReport, request: Request)
         file.seek(0)
         frame = pl.read_parquet(file, columns=sorted(order))
     except pl.exceptions.PolarsError as error:
-        raise DataError(
-            f"found no readable Parquet data ({error}); write the file again", source=report.name
-        ) from None
+        raise report.error(f"found no readable Parquet data ({error}); write the file again") from None
     position = {i: at for at, i in enumerate(sorted(order))}
     yield _labelled([frame.to_series(position[i]) for i in order], report)
 
@@ -66,7 +64,7 @@ def read_memory(source: object, report: SourceReport, request: Request) -> Itera
 
 def _order(names: Sequence[str], report: SourceReport, request: Request) -> tuple[int, int, int]:
     if len(names) < 3:
-        raise DataError(f"{found(names)}, expected 3: subject, relation, object", source=report.name)
+        raise report.error(f"{found(names)}, expected 3: subject, relation, object")
     order = request.order(names, roles_of(names, letters=True), report.name, None)
     roles = dict(_by_role(order))
     report.header = tuple(names)
@@ -85,10 +83,9 @@ def _labelled(columns: Sequence[pl.Series], report: SourceReport) -> pl.DataFram
     frame = {}
     for name, role, column in zip("sro", ROLES, columns, strict=True):
         if not (column.dtype.is_integer() or column.dtype in (pl.String, pl.Categorical, pl.Enum)):
-            raise DataError(
+            raise report.error(
                 f"the {role} column {column.name!r} holds {column.dtype}, expected text or whole numbers; "
-                "convert it to text",
-                source=report.name,
+                "convert it to text"
             )
         text = column.cast(pl.String)
         bad = (text.is_null() | (text == "")).fill_null(True).arg_max() if len(text) else None
@@ -102,9 +99,8 @@ def _labelled(columns: Sequence[pl.Series], report: SourceReport) -> pl.DataFram
 def _bad_row(row: int, role: str, value: object, report: SourceReport) -> DataError:
     shown = repr(value) if value is None or len(repr(value)) <= 40 else repr(value)[:39] + "…"
     what = "null" if value is None else "an empty text" if value == "" else f"{type(value).__name__} {shown}"
-    return DataError(
-        f"row {row + 1}: found {what} as {role}, expected text or a whole number; fix or drop the row",
-        source=report.name,
+    return report.error(
+        f"row {row + 1}: found {what} as {role}, expected text or a whole number; fix or drop the row"
     )
 
 
@@ -119,9 +115,8 @@ def _series(values: list[Any], role: str, report: SourceReport) -> pl.Series:
     try:
         return pl.Series(values, dtype=pl.String)
     except UnicodeEncodeError as error:
-        raise DataError(
-            f"found a label that is not Unicode text: {error.object!r}; replace its surrogates",
-            source=report.name,
+        raise report.error(
+            f"found a label that is not Unicode text: {error.object!r}; replace its surrogates"
         ) from None
 
 
@@ -135,12 +130,10 @@ def _from_array(source: Any, report: SourceReport, request: Request) -> pl.DataF
     if isinstance(source, tuple):
         if len({len(x) for x in source}) != 1:
             lengths = ", ".join(str(len(x)) for x in source)
-            raise DataError(
-                f"found arrays of lengths {lengths}, expected three of one length", source=report.name
-            )
+            raise report.error(f"found arrays of lengths {lengths}, expected three of one length")
         columns = list(source)
     elif source.ndim != 2 or source.shape[1] < 3:
-        raise DataError(f"found an array of shape {source.shape}, expected (n, 3)", source=report.name)
+        raise report.error(f"found an array of shape {source.shape}, expected (n, 3)")
     else:
         columns = list(source.T)
     order = request.order([f"column {i}" for i in range(len(columns))], None, report.name, None)
@@ -169,8 +162,7 @@ def _from_rows(source: Iterable[Any], report: SourceReport, request: Request) ->
                 or len(cells) != width
             ):
                 shown = repr(cells) if len(repr(cells)) <= 60 else repr(cells)[:59] + "…"
-                raise DataError(
-                    f"row {report.rows + row + 1}: found {shown}, expected {width} values; fix or drop it",
-                    source=report.name,
+                raise report.error(
+                    f"row {report.rows + row + 1}: found {shown}, expected {width} values; fix or drop it"
                 )
         yield _labelled([_series([x[i] for x in chunk], role, report) for role, i in _by_role(order)], report)

@@ -14,7 +14,6 @@ from urllib.parse import quote, unquote
 import polars as pl
 import pyoxigraph as ox
 
-from consmrf.errors import DataError
 from consmrf.graph.read_report import SourceReport
 
 __all__ = ["read_rdf", "term"]
@@ -51,9 +50,7 @@ def read_rdf(
                 yield _chunk(columns, report)
                 columns = ([], [], [])
     except SyntaxError as error:
-        raise DataError(
-            f"found a syntax error: {_reason(error)}", source=report.name, line=error.lineno
-        ) from None
+        raise report.error(f"found a syntax error: {_reason(error)}", error.lineno) from None
     if columns[0]:
         yield _chunk(columns, report)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from consmrf.errors import DataError
+
 __all__ = ["ReadReport", "SourceReport"]
 
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
@@ -27,6 +29,10 @@ class SourceReport:
     rows: int = 0  # triples read, duplicates included
     blank: int = 0  # empty lines passed over
     literals: int = 0  # RDF triples left out because their object is not an entity
+
+    def error(self, message: str, line: int | None = None) -> DataError:
+        """Hand on the error that names this source."""
+        return DataError(message, source=self.name, line=line)
 
     def describe(self) -> str:
         """Say in one line what was found."""

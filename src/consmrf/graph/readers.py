@@ -87,4 +87,4 @@ def nothing_in(report: SourceReport) -> DataError:
         what = "found only a header, expected one triple per line below it"
     else:
         what = "found no triples; expected at least one"
-    return DataError(what, source=report.name)
+    return report.error(what)

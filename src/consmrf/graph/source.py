@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, cast
 
-from consmrf.errors import DataError, OutputError
+from consmrf.errors import OutputError
 from consmrf.graph.read_report import SourceReport
 
 __all__ = ["STDIN", "opened", "replacing", "suffixes"]
@@ -45,16 +45,13 @@ def opened(report: SourceReport) -> Iterator[BufferedReader]:
         with _raw(report.name) as raw:
             yield _decompressed(raw, report)
     except EOFError:
-        raise DataError(
-            f"the {report.compression} data end too early; the file was cut, copy it again",
-            source=report.name,
+        raise report.error(
+            f"the {report.compression} data end too early; the file was cut, copy it again"
         ) from None
     except (zlib.error, gzip.BadGzipFile, _zstd().ZstdError) as error:
-        raise DataError(
-            f"broken {report.compression} data ({error}); copy the file again", source=report.name
-        ) from None
+        raise report.error(f"broken {report.compression} data ({error}); copy the file again") from None
     except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror or error}", source=report.name) from None
+        raise report.error(f"cannot be read: {error.strerror or error}") from None
 
 
 def _raw(name: str) -> AbstractContextManager[BufferedReader]:
@@ -65,7 +62,7 @@ def _decompressed(raw: BufferedReader, report: SourceReport) -> BufferedReader:
     start = raw.peek(8)[:8]
     for magic, what in _FOREIGN.items():
         if start.startswith(magic):
-            raise DataError(f"found {what}", source=report.name)
+            raise report.error(f"found {what}")
     if start.startswith(b"\x1f\x8b"):
         report.compression = "gzip"
         return BufferedReader(gzip.GzipFile(fileobj=raw))
