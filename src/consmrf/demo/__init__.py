@@ -1,0 +1,1 @@
+"""The paper's running example, with known answers: the generator, and the story that `consmrf demo` tells."""

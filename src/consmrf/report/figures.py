@@ -1,0 +1,163 @@
+"""Pictures of a fit and of evaluations, as SVG text to be set into a page.
+
+Lines and text take the colour of the page around them, so a picture reads on light and on dark. Methods
+differ in colour (safe for the colour-blind) and keep their order. The same values give the same bytes.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from consmrf.report.tables import Figures, main_side, metrics, printable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from consmrf.consensus.solve import Round
+
+__all__ = ["learning_curve", "relation_bars", "residuals"]
+
+_INK = "#010203"  # becomes currentColor
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # of Okabe and Ito
+_METRICS = {  # by leading metric: its name on an axis, and where the axis begins
+    "mrr": ("filtered MRR", 0.0),
+    "auc": ("AUC of the paper's protocol, from ½, which is chance", 0.5),
+}
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "consmrf",
+    "text.parse_math": False,
+    "font.family": ["sans-serif"],
+    "font.size": 10.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "legend.frameon": False,
+    "legend.labelcolor": _INK,
+    "text.color": _INK,
+    "axes.labelcolor": _INK,
+    "axes.edgecolor": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+}
+
+
+def learning_curve(rounds: Sequence[Round], best_round: int) -> str:
+    """Draw training loss and, where there was one, the validation score by round."""
+    x = [r.round for r in rounds]
+    score = [(r.round, r.validation) for r in rounds if r.validation is not None]
+    with _style():
+        figure, (axis, *others) = _axes(1 + bool(score))
+        axis.plot(x, [r.loss for r in rounds], color=_COLORS[0], marker=_marker(x, "o"))
+        axis.set(title="Training loss", xlabel="round", ylabel="mean BPR loss (nats)")
+        for other in others:
+            other.plot(*zip(*score, strict=True), color=_COLORS[1], marker=_marker(x, "s"))
+            other.set(title="Score on the validation triples", xlabel="round", ylabel="validation score")
+            if best_round:
+                other.axvline(best_round, color=_INK, linestyle=":", label=f"kept: round {best_round}")
+                other.legend()
+        ends = f"from {rounds[0].loss:.3f} to {rounds[-1].loss:.3f} in {len(rounds)} rounds"
+        return _svg(figure, "learning", f"The training loss goes {ends}")
+
+
+def residuals(rounds: Sequence[Round]) -> str:
+    """Draw the primal and the dual residual by round, on a logarithmic scale."""
+    with _style():
+        figure, (axis,) = _axes(1)
+        x = [r.round for r in rounds]
+        for values, name, color, mark in (
+            ([r.primal_residual for r in rounds], "primal √Σ‖A_r − Z‖²", _COLORS[0], "o"),
+            ([r.dual_residual for r in rounds], "dual ρ√R ‖Z − Z before‖", _COLORS[1], "s"),
+        ):
+            axis.plot(x, values, color=color, marker=_marker(x, mark), label=name)
+        if any(r.primal_residual > 0 or r.dual_residual > 0 for r in rounds):
+            axis.set_yscale("log")
+            axis.yaxis.set_major_formatter("{x:g}")
+        axis.set(title="Residuals of the consensus", xlabel="round", ylabel="Frobenius norm (log scale)")
+        axis.legend()
+        last = rounds[-1]
+        words = f"In the end: primal residual {last.primal_residual:.3g}, dual {last.dual_residual:.3g}"
+        return _svg(figure, "residuals", words)
+
+
+def relation_bars(methods: Mapping[str, Figures], labels: Sequence[str], name: str) -> str:
+    """Draw the leading metric of each method for each relation named, with intervals where they are known.
+
+    Intervals are looked for under "relation_intervals" of each evaluation; `name` is for the ids of the page.
+    """
+    first = next(iter(methods.values()))
+    side, metric = main_side(first), metrics(first)[0]
+    title, least = _METRICS[metric]
+    height = 0.8 / len(methods)
+    said = []
+    with _style():
+        figure, (axis,) = _axes(1, height=1.2 + 0.25 * len(labels) * len(methods))
+        for i, (method, tree) in enumerate(methods.items()):
+            at = [y + (i - (len(methods) - 1) / 2) * height for y in range(len(labels))]
+            values = [tree["relations"][label][side][metric] or 0.0 for label in labels]
+            axis.barh(at, values, height * 0.9, color=_COLORS[i % len(_COLORS)], label=method)
+            said += [f"{_short(label)}, {method}: {x:.3f}" for label, x in zip(labels, values, strict=True)]
+            for y, label in zip(at, labels, strict=True):
+                span = tree.get("relation_intervals", {}).get(label, {}).get(side, {}).get(metric)
+                if span is not None:
+                    axis.plot(span, [y, y], color=_INK, linewidth=1, marker="|", markersize=4)
+        axis.set_yticks(range(len(labels)), [_short(label) for label in labels])
+        axis.invert_yaxis()
+        axis.set(title=f"{title}, by relation", xlabel=f"{title} (more is better)")
+        axis.set_xlim(left=least)
+        axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
+        return _svg(figure, name, f"{title}. {'; '.join(said)}")
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    """Set our style, and nothing of the user's own, which would show in the bytes."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(), warnings.catch_warnings():
+        # the reader's fonts draw the text, so it is no matter what matplotlib's own font lacks
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        yield
+
+
+def _axes(columns: int, height: float = 2.9) -> tuple[Figure, list[Axes]]:
+    """Hand on a figure of its own, not one of pyplot's, which would live on for ever."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.4, height), layout="constrained")
+    figure.patch.set_alpha(0)
+    axes = [figure.add_subplot(1, columns, i + 1) for i in range(columns)]
+    for axis in axes:
+        axis.patch.set_alpha(0)
+        axis.margins(x=0.02)
+    return figure, axes
+
+
+def _svg(figure: Figure, name: str, words: str) -> str:
+    """Hand on the figure as an <svg> that says in words what it shows, with ids that are the page's own."""
+    file = io.StringIO()
+    figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    text = file.getvalue().replace(_INK, "currentColor").replace("xlink:href", "href")
+    text = re.sub(r'(\bid="|"#|url\(#)', rf"\g<1>{name}-", text)
+    box = re.search(r'viewBox="[^"]*"', text)
+    body = text[text.index("<defs>") :]  # without the prologue and the metadata, which name web addresses
+    label = html.escape(printable(words))
+    return f'<svg {box[0] if box else ""} role="img" aria-label="{label}">\n{body}'
+
+
+def _marker(x: Sequence[int], shape: str) -> str | None:
+    return shape if len(x) <= 40 else None
+
+
+def _short(label: str, most: int = 32) -> str:
+    label = printable(label)
+    return label if len(label) <= most else label[: most - 1] + "…"

@@ -1,0 +1,119 @@
+"""Text and JSON onto disk, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from consmrf.errors import OutputError
+from consmrf.graph.source import replacing
+from consmrf.storage import FORMAT, MANIFEST
+
+if TYPE_CHECKING:
+    from consmrf.consensus.solve import Info
+    from consmrf.model import Model
+
+__all__ = [
+    "check_folder",
+    "check_model_place",
+    "check_writable",
+    "info_to_dict",
+    "to_json",
+    "write_json",
+    "write_text",
+]
+
+
+def to_json(value: Any) -> str:
+    """Hand on strict JSON: numbers that are not finite become null, for JSON has no word for them."""
+    return json.dumps(_plain(value), ensure_ascii=False, indent=2, allow_nan=False)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as JSON; a reader sees the old file or the new one."""
+    write_text(path, to_json(value) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` as UTF-8, whole or not at all."""
+    with replacing(path) as file:
+        # a label may hold half of a surrogate pair, which UTF-8 cannot write
+        file.write(text.encode("utf-8", errors="backslashreplace"))
+
+
+def check_writable(path: Path) -> None:
+    """Stop unless a file of this name could be written, so that long work does not end in vain."""
+    if path.is_dir():
+        raise OutputError(f"{path}: is a folder; give the name of a file")
+    check_folder(path.parent, path)
+
+
+def check_folder(folder: Path, wanted: Path) -> None:
+    """Stop unless something could be written into the folder, on behalf of the path wanted."""
+    if not folder.is_dir():
+        raise OutputError(
+            f"{wanted}: the folder {str(folder)!r} does not exist; make it first or choose another place"
+        )
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        problem = error.strerror or error
+        raise OutputError(
+            f"{wanted}: {str(folder)!r} cannot be written to ({problem}); choose another place"
+        ) from None
+
+
+def check_model_place(path: Path) -> None:
+    """Stop unless a model could be saved here: nothing is there yet, or a model, or an empty folder."""
+    if path.exists() and not path.is_dir():
+        raise OutputError(f"{path}: is a file, and a model is a folder; choose another place")
+    check_folder(path if path.is_dir() else path.parent, path)
+    if path.is_dir() and any(path.iterdir()) and not _is_model(path):
+        raise OutputError(f"{path}: holds something other than a consmrf model; choose another place")
+
+
+def _is_model(path: Path) -> bool:
+    try:
+        return bool(json.loads((path / MANIFEST).read_bytes()).get("format") == FORMAT)
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def info_to_dict(info: Info) -> dict[str, Any]:
+    """Hand on how a fit went as plain values: the status by name and as its sentence, and every round."""
+    return {
+        "status": info.status.name,
+        "sentence": info.status.value,
+        "best_round": info.best_round,
+        "skipped_triples": info.skipped_triples,
+        "seconds": info.seconds,
+        "rounds": [asdict(r) for r in info.rounds],
+    }
+
+
+def model_to_dict(model: Model) -> dict[str, Any]:
+    """Hand on what a model holds as plain values: sizes, triples by relation, settings, origin."""
+    counts = np.bincount(model.known[:, 1], minlength=len(model.relations)).tolist()
+    return {
+        "kind": model.predictor.kind,
+        "entities": len(model.entities),
+        "triples": len(model.known),
+        "relations": dict(zip(model.relations, counts, strict=True)),
+        "config": None if model.config is None else model.config.to_dict(),
+        "provenance": model.provenance,
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
