@@ -59,7 +59,7 @@ def read_delimited(
 
 
 def _blocks(stream: io.BufferedReader, report: SourceReport) -> Iterator[tuple[int, bytes]]:
-    """Cut the stream after whole rows; hand on each block, ending with a newline, after its first line's number."""
+    """Cut the stream after whole rows; hand on each block, newline included, and the line it begins at."""
     rest = stream.read(3).removeprefix(b"\xef\xbb\xbf")
     line = 1
     while data := stream.read(BLOCK):
