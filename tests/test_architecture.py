@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1] / "src" / "consmrf"
+REPOSITORY = Path(__file__).parents[1]
+ROOT = REPOSITORY / "src" / "consmrf"
 
 # From low to high. A module imports from its own group and from those before it; the stages of a group marked
 # "apart" do not import each other.
@@ -41,6 +44,8 @@ RESERVED = {
     "typer": "consmrf.cli",
 }
 COMPILERS = {"numba", "llvmlite"}
+# Imported, and rightly not declared: numba brings the version that fits it; Python 3.14 has the other.
+UNDECLARED = {"llvmlite", "compression"}
 WITHOUT_COMPILER = ("errors", "config", "graph", "model", "predictors", "storage", "serve")
 # The method knows no threads, no processes and no network.
 FOREIGN_TO_METHOD = {
@@ -386,3 +391,20 @@ def test_the_whole_package_is_read() -> None:
 def test_the_solvers_loop_is_where_the_rule_looks() -> None:
     solve = next(module for module in read(ROOT) if module.name == "consmrf.consensus.solve")
     assert any(isinstance(node, Function) and node.name == "solve" for node in solve.tree.body)
+
+
+def third_party(modules: Sequence[Module]) -> set[str]:
+    """Hand on the names of the foreign packages that are imported anywhere."""
+    tops = {target.split(".")[0] for module in modules for _, target in imports(module)}
+    return tops - set(sys.stdlib_module_names) - {"consmrf"}
+
+
+def test_what_is_imported_is_declared_and_nothing_else() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    declared = {re.split(r"[^\w-]", requirement)[0] for requirement in project["dependencies"]}
+    assert third_party(read(ROOT)) - UNDECLARED == declared
+
+
+def test_an_import_in_a_function_counts_as_imported() -> None:
+    source = "import os\nfrom consmrf import errors\ndef f():\n    from backports import zstd\n"
+    assert third_party([Module("consmrf.graph.source", ast.parse(source))]) == {"backports"}
