@@ -18,6 +18,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from consmrf.config import PRESETS, Config
 from consmrf.errors import ConsmrfError, InputError, SettingError
+from consmrf.report.tables import printable
 
 if TYPE_CHECKING:
     from consmrf.graph.triples import Graph
@@ -42,15 +43,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a label need not fit the terminal's encoding
     try:
-        app(sys.argv[1:] if arguments is None else arguments)
+        app(_typed(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # rich, which prints the help, leaves by SystemExit
         _silence()
     except (CycloptsError, ConsmrfError, KeyboardInterrupt, MemoryError, OSError) as error:
         sentence, code = _explain(error)
-        print(f"consmrf: error: {' '.join(sentence.split())}", file=sys.stderr)
+        print(f"consmrf: error: {printable(' '.join(sentence.split()))}", file=sys.stderr)
         return code
     return 0
+
+
+def _typed(arguments: Sequence[str]) -> list[str]:
+    """Let "-" be a file: cyclopts takes it for an option, but not "./-", and Path makes the two equal."""
+    files = list(arguments[:1]) in (["fit"], ["evaluate"])
+    return ["./-" if files and token == "-" else token for token in arguments]
 
 
 def _explain(error: BaseException) -> tuple[str, int]:
@@ -323,3 +330,7 @@ def _load(path: Path) -> Model:
     from consmrf.model import Model
 
     return Model.load(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

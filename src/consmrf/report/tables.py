@@ -64,13 +64,15 @@ class Table:
 
     def html(self) -> str:
         """Hand on an HTML table; every cell is escaped."""
-        head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in self.head)
+        head, *rows = [[html.escape(printable(cell)) for cell in row] for row in (self.head, *self.rows)]
+        top = "".join(f'<th scope="col">{cell}</th>' for cell in head)
         lines = []
-        for first, *rest in self.rows:
-            cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in rest)
-            lines.append(f'<tr><th scope="row">{html.escape(first)}</th>{cells}</tr>')
+        for first, *rest in rows:
+            lines.append(
+                f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in rest)}</tr>'
+            )
         body = "\n".join(lines)
-        whole = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>"
+        whole = f"<thead><tr>{top}</tr></thead>\n<tbody>\n{body}\n</tbody>"
         return f'<div class="wide"><table>{whole}</table></div>'
 
 
