@@ -32,7 +32,8 @@ check: $(STAMP)-check ## lint, format, types, and who may import whom
 	$(BIN)/lint-imports
 
 bench: $(STAMP)-test ## list the benchmarks and run the quick one
-	@echo "benchmarks (choose with BENCH=, at full length with BENCH_ARGS=):" && ls benchmarks/*.py
+	@echo "choose with BENCH=, at full length with BENCH_ARGS="
+	@awk 'FNR == 1 { gsub(/"""/, ""); printf "  %s: %s\n", FILENAME, $$0 }' benchmarks/*.py
 	@set -e; for script in $(BENCH); do echo "== $$script $(BENCH_ARGS)"; $(BIN)/python $$script $(BENCH_ARGS); done
 
 build: $(STAMP)-build ## build the source archive and, from it, the wheel, in dist/
