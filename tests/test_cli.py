@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import fields
@@ -18,6 +19,7 @@ from consmrf import Config, Model, cli, evaluate, read_triples, write_triples
 from consmrf.demo.social import make_social_graph
 from consmrf.report import progress
 
+PROGRAM = [sys.executable, "-m", "consmrf.cli"]
 QUICK = ["--dim", "4", "--max-epochs", "4", "--reg", "0.001"]
 
 
@@ -36,9 +38,7 @@ def done(capsys, *arguments):
 
 
 def process(*arguments, **more):
-    return subprocess.run(
-        [sys.executable, "-m", "consmrf.cli", *map(str, arguments)], capture_output=True, check=False, **more
-    )
+    return subprocess.run([*PROGRAM, *map(str, arguments)], capture_output=True, check=False, **more)
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_baselines_are_fitted_alike(capsys, files, tmp_path, method):
 
 def test_evaluate_shows_the_model_beside_popularity(capsys, files):
     out = done(capsys, "evaluate", files / "model", files / "test.tsv", "--known", files / "valid.tsv")
-    for row in ("both sides: model", "both sides: popularity", "subjects, mean of relations: popularity"):
+    for row in ("both sides: model", "both sides: popularity", "mean of relations: popularity"):
         assert f"\n{row} " in out
     for relation in ("follows", "friends", "reads"):
         assert f"\n{relation}: model " in out
@@ -303,11 +303,22 @@ def test_standard_input_is_read(files, tmp_path):
     np.testing.assert_array_equal(Model.load(tmp_path / "m").known, Model.load(files / "model").known)
 
 
+def test_an_interrupt_ends_training_and_keeps_the_best_round(files, tmp_path):
+    forever = ["--max-epochs", "1000000", "--tol", "0", "--dim", "4"]
+    command = [*PROGRAM, "fit", str(files / "train.tsv"), "--out", str(tmp_path / "m"), *forever]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ran:
+        while "round 1/" not in ran.stdout.readline():
+            assert ran.poll() is None
+        ran.send_signal(signal.SIGINT)
+        out, err = ran.communicate()
+    assert (ran.returncode, err) == (0, "")
+    assert "Interrupted: the best round so far is kept." in out
+    assert Model.load(tmp_path / "m").provenance["status"] == "INTERRUPTED"
+
+
 def test_when_nobody_reads_the_work_is_done_all_the_same(files, tmp_path):
     command = [
-        sys.executable,
-        "-m",
-        "consmrf.cli",
+        *PROGRAM,
         "fit",
         str(files / "train.tsv"),
         "--out",
@@ -323,7 +334,7 @@ def test_when_nobody_reads_the_work_is_done_all_the_same(files, tmp_path):
 @pytest.mark.parametrize("arguments", [["--help"], ["info"]])
 def test_a_closed_pipe_ends_quietly(files, arguments):
     arguments = [*arguments, *([str(files / "model")] if arguments == ["info"] else [])]
-    command = [sys.executable, "-m", "consmrf.cli", *arguments]
+    command = [*PROGRAM, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as ran:
         ran.stdout.close()
         assert ran.stderr.read() == b""

@@ -133,12 +133,8 @@ def test_columns_without_a_figure_are_left_out():
 def test_figures_of_all_sides_and_methods():
     text = tables.figures(METHODS).text()
     rows = {line.split("  ")[0] for line in text.splitlines()}
-    expected = {
-        f"{side}{mean}: {method}"
-        for side in ("both sides", "objects", "subjects")
-        for mean in ("", ", mean of relations")
-        for method in METHODS
-    }
+    places = ("both sides", "objects", "subjects", "mean of relations")
+    expected = {f"{place}: {method}" for place in places for method in METHODS}
     assert expected <= rows
     assert "0.280–0.320" in text  # the interval
     assert "0.290–0.310" in text  # the bounds

@@ -188,5 +188,5 @@ def _parts(rng: np.random.Generator, facts: NDArray[np.int64], labels: tuple[str
         mirror = own[own[:, 1] == 1][:, ::-1]
         s, r, o = np.concatenate([own, mirror]).T
         triples = np.stack([ids[s], r.astype(np.int32), ids[o]], axis=1)
-        graphs.append(Graph(vocabulary, triples[np.lexsort(triples.T[[2, 0, 1]])]))
+        graphs.append(Graph(vocabulary, triples[np.lexsort(triples.T[::-1])]))
     return graphs

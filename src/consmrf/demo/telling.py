@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
+from importlib import metadata
 
 import numpy as np
 
@@ -82,8 +84,8 @@ def _foretold(story: Story, user: str, relation: str) -> str:
     place = 1 + int((chance[others] > chance[pool.index(first)]).sum())
     near = sum(first in _objects(story, other, relation) for other in circle)
     return (
-        f"{user} {verb} “{first}”: number {place} of {len(others):,} by the planted chances. In training, "
-        f"{near} of the {len(circle)} people whom {user} follows or is friends with {do}."
+        f"{user} {verb} “{first}”: number {place} of {len(others):,} by the planted chances. "
+        f"Of the {len(circle)} people whom {user} follows or is friends with, {near} {do} in training."
     )
 
 
@@ -99,22 +101,24 @@ def report_page(story: Story) -> str:
     lead = (
         f"{len(example.users):,} users follow each other, are friends, and read {len(example.items):,} news "
         "items. The graph is made up, so the right answers are known: every fact was drawn with a planted "
-        f"chance. Three methods learned from {len(story.train):,} triples, and rank here what they were not shown."
+        f"chance. Three methods learned from {len(story.train):,} triples, and rank here what they were not "
+        "shown."
     )
     parts = [_found(story), _by_relation(story), _recovered(story), _in_words(story), _learning(story)]
     for title, tree in (("full protocol", story.full), ("the paper's protocol", story.paper)):
         words = paragraph(conditions(tree["ConsMRF"]) + " Intervals hold 99 % of the bootstrap's resamples.")
         parts.append(section(f"All figures, {title}", words, figures(tree)))
-    chosen = [part for m, c in story.settings.items() for part in (heading(m), settings(c))]
-    return page("A social network, learned", lead, [*parts, section("Settings", *chosen)])
+    origin = (heading("Made with"), settings(_provenance(story)))
+    parts.append(section("Settings and provenance", _chosen(story), *origin))
+    return page("A social network, learned", lead, parts)
 
 
 def _found(story: Story) -> str:
     words = (
         "MRR and Hits@10: filtered ranking against all entities, both sides. AUC and Prec@5: the paper's "
         f"protocol, objects only. Few reads: MRR of the items for users with at most {FEW} reads in "
-        "training. The planted chances rank by how probable each fact was made: no method can be expected to do "
-        "better."
+        "training. The planted chances rank by how probable each fact was made: no method can be expected "
+        "to do better."
     )
     return section("Who finds the missing facts", table(story), paragraph(words), listing(verdicts(story)))
 
@@ -142,6 +146,20 @@ def _in_words(story: Story) -> str:
     told = [part for user, lines in predictions(story).items() for part in (heading(user), listing(lines))]
     words = "The model gives an order, not reasons; the counts beside it are read off the training triples."
     return section("Predictions in words", *told, paragraph(words))
+
+
+def _chosen(story: Story) -> Table:
+    """Tabulate the settings of the methods that learn; popularity has none."""
+    learners = {m: values for m, values in story.settings.items() if values["method"] != "popularity"}
+    names = next(iter(learners.values()))
+    rows = tuple((name, *(str(values[name]) for values in learners.values())) for name in names)
+    return Table(("setting", *learners), rows)
+
+
+def _provenance(story: Story) -> dict[str, object]:
+    versions = {name: metadata.version(name) for name in ("consmrf", "numpy", "numba")}
+    seen = {f"ConsMRF's {k}".replace("_", " "): v for k, v in story.fits["ConsMRF"].model.provenance.items()}
+    return {"Python": platform.python_version(), **versions, **seen}
 
 
 def _learning(story: Story) -> str:

@@ -26,9 +26,9 @@ __all__ = ["learning_curve", "relation_bars", "residuals"]
 
 _INK = "#010203"  # becomes currentColor
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # of Okabe and Ito
-_METRICS = {  # by leading metric: its name on an axis, and where the axis begins
-    "mrr": ("filtered MRR", 0.0),
-    "auc": ("AUC of the paper's protocol, from ½, which is chance", 0.5),
+_METRICS = {  # by leading metric: the title, the axis, and where it begins
+    "mrr": ("MRR, filtered, against all entities", "MRR (1 is best)", 0.0),
+    "auc": ("AUC of the paper's protocol", "AUC (½ is chance, 1 is best)", 0.5),
 }
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -94,7 +94,7 @@ def relation_bars(methods: Mapping[str, Figures], labels: Sequence[str], name: s
     """
     first = next(iter(methods.values()))
     side, metric = main_side(first), metrics(first)[0]
-    title, least = _METRICS[metric]
+    title, axis_title, least = _METRICS[metric]
     height = 0.8 / len(methods)
     said = []
     with _style():
@@ -110,7 +110,7 @@ def relation_bars(methods: Mapping[str, Figures], labels: Sequence[str], name: s
                     axis.plot(span, [y, y], color=_INK, linewidth=1, marker="|", markersize=4)
         axis.set_yticks(range(len(labels)), [_short(label) for label in labels])
         axis.invert_yaxis()
-        axis.set(title=f"{title}, by relation", xlabel=f"{title} (more is better)")
+        axis.set(title=f"{title}, by relation", xlabel=axis_title)
         axis.set_xlim(left=least)
         axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
         return _svg(figure, name, f"{title}. {'; '.join(said)}")

@@ -24,8 +24,9 @@ h2 { font-size: 1.25rem; margin: 2.5rem 0 .75rem; padding-top: 1rem; border-top:
 h3 { font-size: 1rem; margin: 1.25rem 0 .25rem; }
 p, li { max-width: 46rem; } ul { margin: .25rem 0; padding-left: 1.25rem; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
+table { border-collapse: collapse; font-size: .8125rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .5rem; text-align: right; white-space: nowrap;
+  border-bottom: 1px solid var(--line); }
 th:first-child { text-align: left; }
 thead th { vertical-align: bottom; white-space: normal; }
 tbody th { font-weight: 400; }

@@ -77,14 +77,13 @@ class Table:
 
 
 def figures(methods: Mapping[str, Figures]) -> Table:
-    """Tabulate evaluations under one protocol: over all queries of each side, then the mean over relations.
+    """Tabulate evaluations under one protocol: over all queries of each side, and their mean over relations.
 
     The interval and the bounds (equals all ahead, equals all behind) are those of the leading metric.
     """
     first = next(iter(methods.values()))
-    sides = [side for side in _SIDES if side in first]
-    places: list[tuple[str, tuple[str, ...]]] = [(_SIDES[side], (side,)) for side in sides]
-    places += [(f"{_SIDES[side]}, mean of relations", ("macro", side)) for side in sides]
+    places: list[tuple[str, tuple[str, ...]]] = [(_SIDES[side], (side,)) for side in _SIDES if side in first]
+    places.append(("mean of relations", ("macro", main_side(first))))
     return _long(places, methods)
 
 
