@@ -90,7 +90,7 @@ MISTAKES = [
     # places that cannot be written, found before the work begins
     ("fit {s}/absent.tsv --out {t}/no/m", 1, "does not exist; make it first"),
     ("fit {s}/absent.tsv --out {s}/good.tsv", 1, "is a file, and a model is a folder"),
-    ("fit {s}/absent.tsv --out {s}/folder", 1, "something other than a consmrf model"),
+    ("fit {s}/absent.tsv --out {s}/folder", 1, "is not a consmrf model (it holds 'mine.txt')"),
     ("fit {s}/absent.tsv --out {s}/good.tsv/m", 1, "does not exist"),
     ("fit {s}/absent.tsv --out {t}/m --json {t}/no/f.json", 1, "f.json: the folder"),
     ("fit {s}/absent.tsv --out {t}/m --json {t}", 1, "is a folder; give the name of a file"),

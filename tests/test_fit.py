@@ -79,6 +79,14 @@ def test_prediction_for_a_relation_uses_its_own_view():
     assert tuple(rounds) == result.info.rounds
 
 
+def test_a_fit_that_learned_nothing_says_so():
+    graph = random_graph(0)
+    nothing = fit(graph, config=Config(dim=2, max_epochs=1, learning_rate=1e-6))
+    assert "inner_epochs" in nothing.info.summary
+    something = fit(graph, config=Config(dim=8, max_epochs=60, inner_epochs=20, reg=0, tol=0))
+    assert something.info.summary == something.info.status.value
+
+
 def test_each_reason_to_stop_is_named():
     graph = random_graph(0)
     status = {

@@ -298,5 +298,5 @@ def test_a_place_is_checked_without_a_trace(tmp_path):
     files.check_model_place(tmp_path / "empty")
     assert [p.name for p in tmp_path.iterdir()] == ["empty"]
     (tmp_path / "empty" / "manifest.json").write_text('["not ours"]')
-    with pytest.raises(OutputError, match="something other than a consmrf model"):
+    with pytest.raises(OutputError, match="is not a consmrf model"):
         files.check_model_place(tmp_path / "empty")

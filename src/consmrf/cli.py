@@ -213,7 +213,7 @@ def fit(
     if json is not None:
         write_json(json, {"config": config.to_dict(), **info_to_dict(result.info)})
     kept = f" Kept: round {result.info.best_round}." if result.info.best_round else ""
-    _say(f"{result.info.status.value}{kept}\nmodel: {out}")
+    _say(f"{result.info.summary}{kept}\nmodel: {out}")
 
 
 @app.command

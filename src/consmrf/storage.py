@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from consmrf.errors import ModelFileError, OutputError
 
-__all__ = ["VERSION", "Stored", "read", "write"]
+__all__ = ["VERSION", "Stored", "check_replaceable", "read", "write"]
 
 VERSION = 1
 FORMAT = "consmrf model"
@@ -66,7 +66,7 @@ def write(path: str | os.PathLike[str], values: Mapping[str, Any], files: Mappin
     except (TypeError, ValueError) as error:
         raise OutputError(f"{folder}: settings or provenance that JSON cannot hold: {error}") from None
     try:
-        existed = _check_replaceable(folder)
+        existed = check_replaceable(folder)
         if not existed:
             folder.mkdir()
         with _locked(folder):
@@ -77,13 +77,15 @@ def write(path: str | os.PathLike[str], values: Mapping[str, Any], files: Mappin
         raise OutputError(f"{folder}: the model was not written: {error.strerror or error}") from error
 
 
-def _check_replaceable(folder: Path) -> bool:
-    """Say whether the folder exists; one that holds something other than a model is refused."""
+def check_replaceable(folder: Path) -> bool:
+    """Say whether the folder exists; a file, or a folder of something other than a model, is refused."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
         return False
     except NotADirectoryError:
+        if not folder.is_file():  # it is the parent that is a file
+            return False
         raise OutputError(f"{folder}: is a file, and a model is a folder; choose another path") from None
     foreign = sorted(name for name in names if not _OURS.fullmatch(name))
     if MANIFEST in names:

@@ -58,9 +58,12 @@ def estimate(
 ) -> MemoryEstimate:
     """Hand on what fitting these relations for all of `max_epochs` will need at its peak."""
     real = 4 if config.precision == "single" else 8
+    triples = sum(len(p) for p in partitions)
+    data = 4 * _WORDS_PER_TRIPLE * triples + _BYTES_PER_LABEL * n_entities
+    if config.method == "popularity":
+        return MemoryEstimate(data, consensus=0, state=4 * 4 * triples, views=0, workers=0)
     own = np.array([len(p.entities) for p in partitions], np.float64)
     draws = np.array([p.draws for p in problems], np.float64) * (CANDIDATES - 1)
-    triples = sum(len(p) for p in partitions)
     weights = len(partitions) * SCORERS[config.scorer].weights(config.dim) * real
     ever = _touched(own, draws * config.max_rounds, n_entities)
     once = _touched(own, draws, n_entities)
@@ -68,7 +71,7 @@ def estimate(
     largest = max((p.most_rows(n_entities) for p in problems), default=0)
     samples = max((p.draws for p in problems), default=0) * (1 + CANDIDATES)
     return MemoryEstimate(
-        data=4 * _WORDS_PER_TRIPLE * triples + _BYTES_PER_LABEL * n_entities,
+        data=data,
         consensus=5 * n_entities * config.dim * real,
         state=math.ceil(ever.sum()) * (2 * config.dim * real + 4) + 2 * weights,
         views=3 * (math.ceil(once.sum()) * (config.dim * real + 4) + weights),

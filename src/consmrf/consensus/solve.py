@@ -70,6 +70,13 @@ class Info:
     )
     seconds: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def summary(self) -> str:
+        """The status sentence, and a second one where the loss shows that nothing was learned."""
+        if self.rounds and self.rounds[-1].loss > _LEARNED * math.log(2):
+            return f"{self.status.value} {_NOTHING_LEARNED}"
+        return self.status.value
+
 
 @dataclass(frozen=True)
 class Swept:
@@ -90,6 +97,13 @@ class Solution:
 
 
 Sweep = Callable[[ConsensusState, int], Swept]
+# BPR's loss is ln 2 for scores that say nothing; above this share of it, they still say next to nothing.
+_LEARNED = 0.99
+_NOTHING_LEARNED = (
+    "But the training loss is still ln 2, that of random scores: each round forgets the views (A_r ← Z) and "
+    "keeps 1/R of what it found. Raise inner_epochs to 10 or more, and max_epochs with it."
+)
+
 Average = Callable[[Floats, Sequence[LocalUpdate]], Floats]
 Validate = Callable[[Views], float]
 OnRound = Callable[[Round], None]

@@ -77,7 +77,7 @@ def learn(name: str, config: Config, graphs: Mapping[str, Graph], say: Callable[
     rounds = f"{len(result.info.rounds)} rounds, " if result.info.rounds else ""
     if result.info.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
-    say(f"{name}: {rounds}{result.info.seconds['total']:.1f} s. {result.info.status.value}")
+    say(f"{name}: {rounds}{result.info.seconds['total']:.1f} s. {result.info.summary}")
     return result
 
 

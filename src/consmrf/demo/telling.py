@@ -174,5 +174,5 @@ def _learning(story: Story) -> str:
         "How ConsMRF learned",
         picture(learning_curve(info.rounds, info.best_round), curve),
         picture(residuals(info.rounds), distance),
-        paragraph(info.status.value),
+        paragraph(info.summary),
     )

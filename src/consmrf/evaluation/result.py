@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from consmrf.errors import OutputError
 from consmrf.evaluation.intervals import bootstrap_sums, percentile_interval, ratio
 from consmrf.evaluation.options import EvaluationOptions
 from consmrf.evaluation.ranking import SIDES
+from consmrf.graph.source import replacing
 from consmrf.graph.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -183,16 +183,11 @@ def save_ranks(evaluation: Evaluation, path: str | os.PathLike[str]) -> None:
     from polars.exceptions import PolarsError
 
     target = Path(path)
-    draft = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
     try:
         table = _table(evaluation)
-        with open(draft, "xb") as file:
+        with replacing(target) as file:
             table.write_parquet(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, target)
-    except (OSError, PolarsError, UnicodeError) as problem:
-        draft.unlink(missing_ok=True)
+    except (PolarsError, UnicodeError) as problem:
         raise OutputError(
             f"{target}: the ranks cannot be written ({problem}); choose another place"
         ) from None

@@ -83,7 +83,7 @@ def _zstd() -> ModuleType:
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Write to a sibling that takes the path's place when all is on the disk, and goes if anything fails."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
     try:
         with open(temporary, "xb") as file:
             compression = suffixes(path.name)[1]

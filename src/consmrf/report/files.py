@@ -13,7 +13,7 @@ import numpy as np
 
 from consmrf.errors import OutputError
 from consmrf.graph.source import replacing
-from consmrf.storage import FORMAT, MANIFEST
+from consmrf.storage import check_replaceable
 
 if TYPE_CHECKING:
     from consmrf.consensus.solve import Info
@@ -72,18 +72,7 @@ def check_folder(folder: Path, wanted: Path) -> None:
 
 def check_model_place(path: Path) -> None:
     """Stop unless a model could be saved here: nothing is there yet, or a model, or an empty folder."""
-    if path.exists() and not path.is_dir():
-        raise OutputError(f"{path}: is a file, and a model is a folder; choose another place")
-    check_folder(path if path.is_dir() else path.parent, path)
-    if path.is_dir() and any(path.iterdir()) and not _is_model(path):
-        raise OutputError(f"{path}: holds something other than a consmrf model; choose another place")
-
-
-def _is_model(path: Path) -> bool:
-    try:
-        return bool(json.loads((path / MANIFEST).read_bytes()).get("format") == FORMAT)
-    except (OSError, ValueError, AttributeError):
-        return False
+    check_folder(path if check_replaceable(path) else path.parent, path)
 
 
 def info_to_dict(info: Info) -> dict[str, Any]:
