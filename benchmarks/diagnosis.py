@@ -135,16 +135,17 @@ def main() -> None:
     for dataset in asked.datasets:
         paper, popular = (_cell(asked.out, dataset, name) for name in ("paper-seed0", "popularity"))
         splits = read(asked.data / dataset)
-        config = Config.from_dict(paper["settings"])
-        config = replace(config, threads=asked.threads, max_epochs=asked.rounds * config.inner_epochs)
-        print(f"\n## {dataset}\n", flush=True)
-        first = None
-        for variant in variants(config):
+        config = _settings(paper, asked)
+        print(
+            f"\n## {dataset}: {config.inner_epochs} epochs a round, k = {config.dim}, λ = {config.reg:g}, "
+            f"ρ = {config.rho:g}\n",
+            flush=True,
+        )
+        for i, variant in enumerate(variants(config)):
             solution = run(splits, variant)
-            first = first or (solution, variant)
             print(_variant_line(splits, variant, solution), flush=True)
-        if first is not None:
-            look_into(splits, *first)
+            if i == 0:
+                look_into(splits, solution, variant)
         print(by_size(splits, paper, popular), flush=True)
 
 
@@ -236,6 +237,18 @@ def by_size(splits: Splits, paper: dict[str, Any], popular: dict[str, Any]) -> s
     return "\n".join(lines)
 
 
+def _settings(paper: dict[str, Any], asked: argparse.Namespace) -> Config:
+    chosen = Config.from_dict(paper["settings"])
+    inner_epochs = asked.inner_epochs or chosen.inner_epochs
+    return replace(
+        chosen,
+        threads=asked.threads,
+        inner_epochs=inner_epochs,
+        reg=chosen.reg if asked.reg is None else asked.reg,
+        max_epochs=asked.rounds * inner_epochs,
+    )
+
+
 def _variant_line(splits: Splits, variant: Variant, solution: Solution) -> str:
     info = solution.info
     told = f"round {info.best_round} of {len(info.rounds)}, loss {info.rounds[info.best_round - 1].loss:.3f}"
@@ -268,6 +281,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=SHARED / "data", help="the folder of all datasets")
     parser.add_argument("--out", type=Path, required=True, help="the finished cells of results.py")
     parser.add_argument("--rounds", type=int, default=40, help="the most for each variant")
+    parser.add_argument("--inner-epochs", type=int, help="epochs of a round, instead of the chosen")
+    parser.add_argument("--reg", type=float, help="λ, instead of the chosen")
     parser.add_argument("--threads", type=int, default=1)
     return parser.parse_args()
 
