@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 from consmrf import Config, Model, cli, evaluate, read_triples, write_triples
+from consmrf.cli.options import Settings
 from consmrf.demo.social import make_social_graph
 from consmrf.report import progress
 
@@ -92,7 +93,7 @@ def test_an_option_overrides_the_preset(capsys, files, tmp_path):
 
 def test_every_setting_has_its_option():
     """But for the loss, of which there is one."""
-    assert {f.name for f in fields(cli.Settings)} == {f.name for f in fields(Config)} - {"loss"}
+    assert {f.name for f in fields(Settings)} == {f.name for f in fields(Config)} - {"loss"}
 
 
 def test_a_model_that_is_there_is_replaced(capsys, files, tmp_path):
@@ -314,6 +315,20 @@ def test_an_interrupt_ends_training_and_keeps_the_best_round(files, tmp_path):
     assert (ran.returncode, err) == (0, "")
     assert "Interrupted: the best round so far is kept." in out
     assert Model.load(tmp_path / "m").provenance["status"] == "INTERRUPTED"
+
+
+def test_an_interrupt_while_the_commands_load_is_no_traceback():
+    code = (
+        "import sys\n"
+        "class Pressed:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'cyclopts': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Pressed())\n"
+        "from consmrf.cli import main\n"
+        "sys.exit(main(['--version']))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (130, "consmrf: error: interrupted\n")
 
 
 def test_when_nobody_reads_the_work_is_done_all_the_same(files, tmp_path):

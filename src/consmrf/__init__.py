@@ -6,7 +6,7 @@ The public names. Each is fetched from its module when it is first asked for, so
 from __future__ import annotations
 
 import sys
-from importlib import import_module, metadata
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +88,7 @@ class _Package(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name == "__version__":
-            found = metadata.version("consmrf")
+            found = import_module("importlib.metadata").version("consmrf")  # loads much for one word
         elif name in _HOME:
             found = getattr(import_module(_HOME[name]), name)
         else:

@@ -1,0 +1,114 @@
+"""Groups of options that commands share, and how an option is described to cyclopts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from consmrf.cli.terminal import say
+from consmrf.config import PRESETS, Config
+from consmrf.errors import SettingError
+
+if TYPE_CHECKING:
+    from consmrf.graph.triples import Graph
+
+__all__ = ["Ranking", "Reading", "Settings", "described", "flag", "whole"]
+
+
+def described(words: str) -> Parameter:
+    """Hand on an option that takes a value."""
+    return Parameter(help=words, negative_iterable="")
+
+
+def whole(words: str) -> Parameter:
+    """Hand on an option that takes a whole number; cyclopts by itself would round 1.5."""
+    return Parameter(help=words, converter=lambda _, tokens: int(tokens[0].value))
+
+
+def flag(words: str) -> Parameter:
+    """Hand on an option that is there or not, without a value."""
+    return Parameter(help=words, negative="")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What may be set of a Config; None leaves the preset's value."""
+
+    method: Annotated[
+        str | None, described("consensus (ConsMRF), or a baseline: independent, popularity")
+    ] = None
+    solver: Annotated[str | None, described("paper: Algorithms 1 and 2 as printed")] = None
+    scorer: Annotated[str | None, described("form of W_r: identity, diagonal, full")] = None
+    dim: Annotated[int | None, whole("features per entity, k")] = None
+    max_epochs: Annotated[int | None, whole("the most passes over the data")] = None
+    inner_epochs: Annotated[int | None, whole("passes of one round, between two consensus updates")] = None
+    learning_rate: Annotated[float | None, described("η, the step of AdaGrad")] = None
+    reg: Annotated[float | None, described("λ, regularisation; too large, and the factors vanish")] = None
+    rho: Annotated[float | None, described("ρ, pull towards the consensus; too large, and it diverges")] = (
+        None
+    )
+    init_scale: Annotated[float | None, described("σ of the initial factors")] = None
+    max_seconds: Annotated[float | None, described("begin no round after this long")] = None
+    tol: Annotated[float | None, described("ε: stop when the training loss changes by less")] = None
+    patience: Annotated[int | None, whole("with --valid: rounds without a better score")] = None
+    seed: Annotated[int | None, whole("same seed, same model, for any number of threads")] = None
+    threads: Annotated[int | None, whole("default: one per core")] = None
+    precision: Annotated[str | None, described("of the factors: single, double")] = None
+
+    def over(self, preset: str) -> Config:
+        """Hand on the preset's settings, overridden by those given."""
+        if preset not in PRESETS:
+            raise SettingError(f"preset = {preset!r}: must be one of {', '.join(PRESETS)}")
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(PRESETS[preset], **{name: x for name, x in given.items() if x is not None})
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How files of triples are read; None concludes it from the file."""
+
+    format: Annotated[str | None, described("tsv, csv, parquet, ntriples, turtle, rdfxml, …")] = None
+    columns: Annotated[str | None, described("where the triple stands: sor, or head,edge,tail, or 0,3,1")] = (
+        None
+    )
+    header: Annotated[bool | None, Parameter(help="whether the first line names columns")] = None
+    literals: Annotated[bool, flag("keep RDF triples whose object is a literal")] = False
+
+    def read(self, *paths: Path) -> Graph:
+        """Hand on the graph of these files, and print what was concluded."""
+        from consmrf.graph.triples import read_triples
+
+        columns: Any = self.columns
+        if columns is not None and "," in columns:
+            names = [name.strip() for name in columns.split(",")]
+            columns = [int(name) for name in names] if all(map(str.isdecimal, names)) else names
+        graph = read_triples(
+            [*map(str, paths)],
+            format=self.format,
+            columns=columns,
+            header=self.header,
+            literals=self.literals,
+        )
+        if graph.report is not None:
+            say(graph.report.describe())
+        return graph
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """How an evaluation ranks, and where its figures go."""
+
+    protocol: Annotated[str, described("full: filtered, all entities; paper: sampled objects")] = "full"
+    candidates: Annotated[int, whole("paper protocol: objects drawn per (relation, subject)")] = 1000
+    sides: Annotated[str, described("full protocol: both, objects, subjects")] = "both"
+    memory: Annotated[int, whole("MiB for scores")] = 512
+    seed: Annotated[int, whole("of drawn objects and of the intervals' resampling")] = 0
+    relations: Annotated[bool, flag("show every relation, not the largest and the worst")] = False
+    json: Annotated[Path | None, described("write the figures here, as plain numbers")] = None
+    ranks: Annotated[Path | None, described("write every rank here, as Parquet")] = None
