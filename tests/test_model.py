@@ -119,7 +119,7 @@ def test_known_facts_of_one_side_are_not_those_of_the_other():
 
 def test_views():
     model = make_model()
-    z, w = model.predictor.z, model.predictor.w
+    z, w = model.predictor.consensus().z, model.predictor.w
     np.testing.assert_allclose(
         model.score_objects("ABBA", "genre", view="consensus"), z @ (z[0] * w[0]), rtol=1e-5
     )

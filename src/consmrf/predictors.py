@@ -53,6 +53,8 @@ class Factors:
     delta_indptr: NDArray[np.int64]  # [R + 1] where each relation's rows begin
     delta_rows: NDArray[np.int32]  # [n] entities, ascending within a relation
     delta: NDArray[Any]  # [n, k]
+    # What all relations share: "mean", z + (1/R) Σ_r Δ_r, for views that one round made from z; or "none".
+    shared: str = "mean"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -68,9 +70,15 @@ class Factors:
         return self._times_view(p, relation)
 
     def consensus(self) -> Factors:
-        """Hand on the same without Δ: every relation sees Z."""
+        """Hand on the same with every relation seeing the consensus."""
+        if self.shared == "none":
+            raise SettingError("view = 'consensus': these relations share nothing; use view = 'target'")
+        total = np.zeros_like(self.z)
+        for lo, hi in pairwise(self.delta_indptr):
+            total[self.delta_rows[lo:hi]] += self.delta[lo:hi]
         none = np.zeros_like(self.delta_indptr)
-        return Factors(self.scorer, self.z, self.w, none, self.delta_rows[:0], self.delta[:0])
+        z = self.z + total / len(self.w)
+        return Factors(self.scorer, z, self.w, none, self.delta_rows[:0], self.delta[:0])
 
     def view(self, relation: int) -> NDArray[Any]:
         """Hand on the dense A_r [E, k]."""
@@ -107,7 +115,8 @@ class Factors:
         return {name: getattr(self, name) for name in names}
 
     def settings(self) -> dict[str, Any]:
-        return {"scorer": self.scorer, "dim": self.z.shape[1]}
+        unusual = {} if self.shared == "mean" else {"shared": self.shared}
+        return {"scorer": self.scorer, "dim": self.z.shape[1], **unusual}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Self:
@@ -115,7 +124,10 @@ class Factors:
         name = str(settings.get("scorer"))
         if name not in SCORERS:
             raise ModelFileError(f"scorer {name!r}: must be one of {', '.join(SCORERS)}")
-        made = cls(scorer=name, **arrays)
+        shared = str(settings.get("shared", "mean"))
+        if shared not in ("mean", "none"):
+            raise ModelFileError(f"shared {shared!r}: must be mean or none")
+        made = cls(scorer=name, shared=shared, **arrays)
         k = made.z.shape[1]
         if (
             k != settings.get("dim")
