@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from consmrf.errors import InputError
 from consmrf.evaluation import ranking
-from consmrf.evaluation.ranking import SIDES, ValidationScore, distinct, queries, rank
+from consmrf.evaluation.ranking import SIDES, ValidationScore, distinct, one_blas_thread, queries, rank
 from table_model import TableModel, ids
 
 Triple = tuple[int, int, int]
@@ -189,3 +190,20 @@ def test_the_sample_depends_on_the_seed_and_not_on_the_order() -> None:
 def test_nothing_to_validate_on_is_an_error() -> None:
     with pytest.raises(InputError, match="no validation triple"):
         ValidationScore(ids([]), ids([(0, 0, 1)]), 3)
+
+
+def test_the_blas_limit_lasts_until_the_last_one_leaves():
+    """Entered twice and left in the order of entering, as two evaluations at once do."""
+
+    def threads():
+        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+    with threadpool_limits(limits=2, user_api="blas"):
+        before = threads()
+        first, second = one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert set(threads()) <= {1}
+        second.__exit__(None, None, None)
+        assert threads() == before

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -39,13 +41,31 @@ _ENOUGH_BYTES, _ENOUGH_ROWS = 8 << 20, 64
 _SORT_FROM = 24
 
 
-def one_blas_thread() -> threadpool_limits:
-    """Hand on a context in which matrix products stay on one thread.
+_limits: list[threadpool_limits] = []  # one while anybody is in the context below
+_inside = 0
+_lock = threading.Lock()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep matrix products on one thread, for the whole process, while anybody is in this context.
 
     The products here are small: a second thread gains little, changes the last bits of the scores, and where
-    the cores are busy costs twenty times what it saves.
+    the cores are busy costs twenty times what it saves. The limit is the process's: it is set by the first to
+    enter and lifted by the last to leave, for whoever leaves earlier would lift it for the others.
     """
-    return threadpool_limits(limits=1, user_api="blas")
+    global _inside
+    with _lock:
+        if _inside == 0:
+            _limits.append(threadpool_limits(limits=1, user_api="blas"))
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0:
+                _limits.pop().restore_original_limits()
 
 
 class Scorer(Protocol):
