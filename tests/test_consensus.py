@@ -1,5 +1,8 @@
 """Algorithms 1 and 2 against the naive oracle, and the invariants that hold whatever the data."""
 
+import _thread
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -164,6 +167,61 @@ def test_any_number_of_threads_gives_the_same_bits(method):
     for other in runs[1:]:
         for x, y in zip(runs[0], other, strict=True):
             assert x.tobytes() == y.tobytes()
+
+
+def test_counts_and_balance_of_the_record_are_true():
+    graph = random_graph(4, sizes=(60, 20, 30))
+    config = Config(dim=3, max_epochs=2, tol=0, threads=1)
+    problems, state, n = opened(graph, config)
+    workspace, expected = Workspace(problems, n, config), []
+
+    def sweep(state, epoch):
+        rejected = 0
+        for problem in problems:
+            stream = (config.seed, epoch, problem.relation)
+            touched = state.locals[problem.relation].touched
+            scratch = workspace.scratch(problem.draws)
+            rejected += compiled(config).draw(problem.sampling, touched, n, stream, scratch)[2]
+        updates = [update_aw(problem, state, config, epoch, workspace) for problem in problems]
+        expected.append((rejected, sum(len(u.rows) for u in updates), sum(u.seconds for u in updates)))
+        return Swept(updates, 2.5, 4)
+
+    solution = solve(state, sweep, config)
+    for record, (rejected, rows, seconds) in zip(solution.info.rounds, expected, strict=True):
+        assert record.samples == len(graph)
+        assert record.rejected_negatives == rejected > 0
+        assert record.touched_rows == rows
+        assert record.balance == pytest.approx(seconds / (4 * 2.5))
+        assert record.seconds["local_total"] == pytest.approx(seconds)
+
+
+def test_the_longest_problems_are_begun_first(monkeypatch):
+    graph = random_graph(5, n_entities=60, sizes=(40, 300, 1, 90))
+    config = Config(dim=2, threads=1)
+    problems, state, n = opened(graph, config)
+    begun = []
+
+    def noted(problem, *rest):
+        begun.append(problem.draws)
+        return update_aw(problem, *rest)
+
+    monkeypatch.setattr("consmrf.engine.threads.update_aw", noted)
+    with Threads(problems, n, config) as engine:
+        engine.sweep(state, 1)
+    assert begun == sorted(begun, reverse=True)
+    assert len(begun) == 4
+
+
+def test_an_interrupted_sweep_ends_soon():
+    """Tens of millions of samples are drawn before anything trains; the request reaches the kernels."""
+    graph = random_graph(5, sizes=(40, 30))
+    config = Config(dim=2, threads=2, inner_epochs=900_000)
+    problems, state, n = opened(graph, config)
+    with Threads(problems, n, config) as engine:
+        timer = threading.Timer(0.3, _thread.interrupt_main)
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            engine.sweep(state, 1)
 
 
 def test_another_seed_gives_other_bits():

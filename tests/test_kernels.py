@@ -28,9 +28,8 @@ def one_step(scorer, loss, rows, z, z0, drift, w, sample, learning_rate, dtype=n
     kept = np.concatenate([drift, np.ones_like(drift)], axis=1).astype(dtype)
     ids = np.arange(n, dtype=np.int32)
     delta = np.empty((n, dim), dtype)
-    scratch = Scratch(
-        ids, ids, np.array([sample], np.int32), ids.copy(), ids.copy(), np.empty((n, 3 * dim), dtype), delta
-    )
+    table, samples = np.empty((n, 3 * dim), dtype), np.array([sample], np.int32)
+    scratch = Scratch(ids, ids, samples, ids.copy(), ids.copy(), table, delta, np.zeros(1, np.uint8))
     # rows far from z, so that the proximal term has something to say: that is what `carry` starts from
     new_w, sums = w.astype(dtype), np.ones(len(w), dtype)
     update = kernels(scorer, loss, dim, carry=True).update

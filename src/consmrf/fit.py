@@ -23,7 +23,7 @@ from consmrf.engine.threads import Threads
 from consmrf.errors import InputError
 from consmrf.evaluation.ranking import ValidationScore
 from consmrf.graph.partition import partition
-from consmrf.graph.triples import Graph
+from consmrf.graph.triples import Graph, check_graphs
 from consmrf.model import Model
 from consmrf.predictors import Factors
 
@@ -53,6 +53,7 @@ def fit(
     triples with labels that `graph` lacks take no part. `on_round` is called after every round. An interrupt
     (ctrl-C) ends training and keeps the best round; before the first round has ended it is passed on.
     """
+    check_graphs("fit", graph, *(() if valid is None else (valid,)))
     if config.method == "popularity":
         begun = time.perf_counter()
         model = popularity(graph, config)
@@ -131,6 +132,7 @@ def factors(views: Views, config: Config) -> Factors:
         delta_indptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         delta_rows=np.concatenate([u.rows[order] for u, order in zip(views.updates, orders, strict=True)]),
         delta=np.concatenate([u.delta[order] for u, order in zip(views.updates, orders, strict=True)]),
+        shared="mean" if config.shares else "none",
     )
 
 

@@ -34,6 +34,8 @@ SOURCE = zlib.crc32(b"".join(Path(str(m.__file__)).read_bytes() for m in (scorer
 AHEAD = 16
 # Single floats in a cache line.
 LINE = 16
+# How many samples pass between two looks at the request to stop; a power of two.
+BREATH = 4096
 # Rejected draws of o′ after which one is taken from the sorted gaps instead: same distribution, bounded time.
 PATIENCE = 64
 _FAST = {"contract", "nsz", "arcp", "reassoc"}
@@ -72,6 +74,7 @@ class Scratch(NamedTuple):
     slots: NDArray[np.int32]  # [t] where the store keeps them
     table: NDArray[np.floating[Any]]  # [t, 3k] a | pull | AdaGrad's sums
     delta: NDArray[np.floating[Any]]  # [t, k] after the sweep, first the rows that moved
+    stop: NDArray[np.uint8]  # [1] shared by the workers: not 0 means that the sweep is no longer wanted
 
 
 class Steps(NamedTuple):
@@ -208,6 +211,8 @@ def _draw(
         slot_of[stored[i]] = i
     state = _stream(stream[0], stream[1], stream[2])
     for t in range(len(scratch.samples)):
+        if t % BREATH == 0 and scratch.stop[0]:
+            break
         state, drawn = _below(state, np.uint64(len(sampling.heads)))
         position = np.int64(drawn)
         sample = scratch.samples[t]
@@ -296,7 +301,13 @@ def _gather(
 
 @_inlined
 def _sweep(
-    form: tuple[int, int, int, int], table: Any, samples: Any, w: Any, w_sums: Any, steps: Steps
+    form: tuple[int, int, int, int],
+    table: Any,
+    samples: Any,
+    w: Any,
+    w_sums: Any,
+    steps: Steps,
+    stop: Any,
 ) -> float:
     """Algorithm 2's loop over the samples drawn.
 
@@ -310,6 +321,8 @@ def _sweep(
     decay = steps.reg + steps.rho
     total = 0.0
     for t in range(len(samples)):
+        if t % BREATH == 0 and stop[0]:
+            break
         if t + AHEAD < len(samples):
             for i in range(width + 1):
                 for j in range(0, 3 * dim, LINE):
@@ -387,7 +400,8 @@ def _make_update(
         if source < 0:  # never: read here, it stands in the closure and so in the key of the disk cache
             return np.nan, np.nan, 0
         _gather(dim, carry, z, z0, store, scratch, size, steps.rho)
-        total = _sweep((scorer, loss, dim, width), scratch.table, scratch.samples, w, w_sums, steps)
+        form = (scorer, loss, dim, width)
+        total = _sweep(form, scratch.table, scratch.samples, w, w_sums, steps, scratch.stop)
         squares, moved = _scatter(dim, carry, z, store, scratch, size)
         return total, squares, moved
 

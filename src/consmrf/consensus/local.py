@@ -62,7 +62,15 @@ class Workspace:
     Pages cost nothing until touched.
     """
 
-    def __init__(self, problems: Sequence[LocalProblem], n_entities: int, config: Config) -> None:
+    def __init__(
+        self,
+        problems: Sequence[LocalProblem],
+        n_entities: int,
+        config: Config,
+        stop: NDArray[np.uint8] | None = None,
+    ) -> None:
+        """Receive the problems to make room for, and the workers' common request to stop, if there is one."""
+        self._stop = np.zeros(1, np.uint8) if stop is None else stop
         dtype = np.float32 if config.precision == "single" else np.float64
         draws = max((p.draws for p in problems), default=0)
         rows = max((p.most_rows(n_entities) for p in problems), default=0)
@@ -84,6 +92,7 @@ class Workspace:
             self._slots,
             self._table,
             self._delta,
+            self._stop,
         )
 
 
@@ -113,9 +122,14 @@ def update_aw(
     loss, squares, moved = update(
         state.z, state.z0, local.store, size, local.w, local.w_sums, scratch, steps(config, state.rho)
     )
+    if not config.shares:  # A_r lives on: it differs from Z⁰ wherever the relation has ever been
+        rows, delta = local.touched.copy(), local.drift.copy()
+        squares = float(np.einsum("ij,ij->", delta, delta, dtype=np.float64))
+    else:
+        rows, delta = scratch.rows[:moved].copy(), scratch.delta[:moved].copy()
     return LocalUpdate(
-        rows=scratch.rows[:moved].copy(),
-        delta=scratch.delta[:moved].copy(),
+        rows=rows,
+        delta=delta,
         w=local.w.copy(),
         loss=loss,
         squares=squares,

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -16,23 +17,25 @@ from consmrf.graph.partition import Partition
 
 __all__ = ["MemoryEstimate", "estimate"]
 
-# The interpreter with its libraries and the compiled kernels.
-_PROCESS = 250 * 2**20
-# Numbers that Partition and LocalProblem keep for each triple, and those of the triple itself.
-_WORDS_PER_TRIPLE = 3 + 4 + 3
-_BYTES_PER_LABEL = 160  # a str, its place in the tuple and in the dictionary of ids
+# What the compiler and the kernels it loads add to a process, and a process of which nothing is known.
+_COMPILER = 100 * 2**20
+_PROCESS = 200 * 2**20
+# A relation's rows are copied when its store doubles, and freed pages are not all used again.
+_SLACK = 1.2
+# Numbers that Partition and LocalProblem keep for each triple.
+_WORDS_PER_TRIPLE = 3 + 4
 
 
 @dataclass(frozen=True)
 class MemoryEstimate:
     """The parts of the expected peak, in bytes; the rows touched by sampled negatives are an expectation."""
 
-    data: int  # labels, triples, partitions
+    data: int  # partitions
     consensus: int  # the copies of Z that exist at once
     state: int  # S_r and AdaGrad's sums, for the rows ever touched
-    views: int  # Δ_r and W_r of the last, the current and the best round
+    views: int  # Δ_r and W_r: of the last, the current and the best round, and as the model has them
     workers: int
-    process: int = _PROCESS
+    process: int  # in use already, and the compiler
 
     @property
     def peak_bytes(self) -> int:
@@ -43,6 +46,7 @@ class MemoryEstimate:
         parts = ", ".join(
             f"{name} {_human(size)}"
             for name, size in (
+                ("in use and compiler", self.process),
                 ("data", self.data),
                 ("consensus", self.consensus),
                 ("sparse state", self.state),
@@ -59,9 +63,10 @@ def estimate(
     """Hand on what fitting these relations for all of `max_epochs` will need at its peak."""
     real = 4 if config.precision == "single" else 8
     triples = sum(len(p) for p in partitions)
-    data = 4 * _WORDS_PER_TRIPLE * triples + _BYTES_PER_LABEL * n_entities
+    data = 4 * _WORDS_PER_TRIPLE * triples
+    process = _in_use() + (0 if config.method == "popularity" else _COMPILER)
     if config.method == "popularity":
-        return MemoryEstimate(data, consensus=0, state=4 * 4 * triples, views=0, workers=0)
+        return MemoryEstimate(data, consensus=0, state=4 * 4 * triples, views=0, workers=0, process=process)
     own = np.array([len(p.entities) for p in partitions], np.float64)
     draws = np.array([p.draws for p in problems], np.float64) * (CANDIDATES - 1)
     weights = len(partitions) * SCORERS[config.scorer].weights(config.dim) * real
@@ -73,10 +78,20 @@ def estimate(
     return MemoryEstimate(
         data=data,
         consensus=5 * n_entities * config.dim * real,
-        state=math.ceil(ever.sum()) * (2 * config.dim * real + 4) + 2 * weights,
-        views=3 * (math.ceil(once.sum()) * (config.dim * real + 4) + weights),
+        state=math.ceil(_SLACK * ever.sum()) * (2 * config.dim * real + 4) + 2 * weights,
+        views=4 * (math.ceil(once.sum()) * (config.dim * real + 4) + weights),
         workers=workers * (8 * n_entities + 4 * samples + largest * (4 * config.dim * real + 8)),
+        process=process,
     )
+
+
+def _in_use() -> int:
+    """Hand on what the process holds already: its libraries, and the labels and triples that were read."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return _PROCESS
 
 
 def _touched(own: np.ndarray, draws: np.ndarray, n_entities: int) -> np.ndarray:

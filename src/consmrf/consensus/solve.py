@@ -73,9 +73,10 @@ class Info:
     @property
     def summary(self) -> str:
         """The status sentence, and a second one where the loss shows that nothing was learned."""
-        if self.rounds and self.rounds[-1].loss > _LEARNED * math.log(2):
-            return f"{self.status.value} {_NOTHING_LEARNED}"
-        return self.status.value
+        share = self.rounds[-1].loss / math.log(2) if self.rounds else 0.0
+        if share > 1 + _NEAR:
+            return f"{self.status.value} {_WORSE_THAN_CHANCE}"
+        return f"{self.status.value} {_NOTHING_LEARNED}" if share > 1 - _NEAR else self.status.value
 
 
 @dataclass(frozen=True)
@@ -97,12 +98,13 @@ class Solution:
 
 
 Sweep = Callable[[ConsensusState, int], Swept]
-# BPR's loss is ln 2 for scores that say nothing; above this share of it, they still say next to nothing.
-_LEARNED = 0.99
+# BPR's loss is ln 2 for scores that say nothing; this near to it, they still say next to nothing.
+_NEAR = 0.01
 _NOTHING_LEARNED = (
-    "But the training loss is still ln 2, that of random scores: each round forgets the views (A_r ← Z) and "
-    "keeps 1/R of what it found. Raise inner_epochs to 10 or more, and max_epochs with it."
+    "But the training loss is still ln 2, that of random scores. Raise inner_epochs to 10 or more, for each "
+    "round starts again from the consensus, and max_epochs with it; or lower reg."
 )
+_WORSE_THAN_CHANCE = "But the training loss is above that of random scores. Lower learning_rate."
 
 Average = Callable[[Floats, Sequence[LocalUpdate]], Floats]
 Validate = Callable[[Views], float]

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
+import numpy as np
+
 from consmrf.config import Config
 from consmrf.consensus.local import LocalProblem, Workspace, update_aw
 from consmrf.consensus.solve import Swept
@@ -31,7 +33,8 @@ class Threads:
         self._longest_first = sorted(range(len(problems)), key=lambda r: (-problems[r].draws, r))
         self.workers = max(1, min(config.threads or os.cpu_count() or 1, len(problems)))
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="consmrf")
-        self._workspaces = [Workspace(problems, n_entities, config) for _ in range(self.workers)]
+        self._stop = np.zeros(1, np.uint8)
+        self._workspaces = [Workspace(problems, n_entities, config, self._stop) for _ in range(self.workers)]
 
     def __enter__(self) -> Threads:
         return self
@@ -62,7 +65,8 @@ class Threads:
             for future in running:
                 future.result()
         except BaseException:
-            # an interrupt or a failure: let what runs now end, begin nothing more
+            # an interrupt or a failure: what runs now ends soon, nothing more begins
+            self._stop[0] = 1
             while not waiting.empty():
                 waiting.get_nowait()
             for future in running:

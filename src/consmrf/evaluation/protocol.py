@@ -23,7 +23,7 @@ from consmrf.evaluation.ranking import (
 )
 from consmrf.evaluation.result import Evaluation, Measured, Ranks, summarise
 from consmrf.evaluation.sampled import LIST_METRICS, rank_sampled
-from consmrf.graph.triples import Encoded, Graph
+from consmrf.graph.triples import Encoded, Graph, check_graphs
 from consmrf.graph.vocabulary import Vocabulary
 
 __all__ = ["Evaluable", "Evaluation", "EvaluationOptions", "evaluate"]
@@ -43,7 +43,7 @@ def evaluate(
     model: Evaluable,
     test: Graph,
     *,
-    known: Sequence[Graph] = (),
+    known: Sequence[Graph] | Graph = (),
     protocol: str = "full",
     options: EvaluationOptions = DEFAULTS,
 ) -> Evaluation:
@@ -55,10 +55,12 @@ def evaluate(
     protocol "full": each end of each triple is ranked among all entities that are not known to be right.
     protocol "paper": each (relation, subject) ranks its objects among sampled unobserved objects.
     """
+    known = [known] if isinstance(known, Graph) else known
     if protocol not in PROTOCOLS:
         raise SettingError(f"protocol = {protocol!r}: must be one of {', '.join(PROTOCOLS)}")
     if protocol == "paper" and "objects" not in options.sides:
         raise SettingError(f"sides = {options.sides!r}: must name objects, all that the paper protocol ranks")
+    check_graphs("evaluate", test, *known)
     encoded = test.encode(model.vocabulary)
     triples = distinct(encoded.triples)
     if not len(triples):

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from consmrf.errors import InputError
 from consmrf.graph.read_report import ReadReport, SourceReport
 from consmrf.graph.request import Request
 from consmrf.graph.vocabulary import Vocabulary
 
-__all__ = ["Encoded", "Graph", "read_triples", "write_triples"]
+__all__ = ["Encoded", "Graph", "check_graphs", "read_triples", "write_triples"]
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,14 @@ def read_triples(
     vocabulary, triples = book.finish()
     rows = sum(report.rows for report in reports)
     return Graph(vocabulary, triples, ReadReport(tuple(reports), rows - len(triples)))
+
+
+def check_graphs(asked_by: str, *given: object) -> None:
+    """Stop with a sentence where something else than a Graph is given, such as the name of a file."""
+    for one in given:
+        if not isinstance(one, Graph):
+            what = type(one).__name__
+            raise InputError(f"{asked_by} takes a Graph, not {what}; consmrf.read_triples makes one")
 
 
 def write_triples(graph: Graph, path: str | os.PathLike[str]) -> None:
