@@ -5,15 +5,19 @@ from __future__ import annotations
 import functools
 import json
 import math
+import os
 import re
+import subprocess
+import sys
 import threading
 from html.parser import HTMLParser
+from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 
-from consmrf import OutputError
+from consmrf import OutputError, Status
 from consmrf.report import figures, files, page, tables
 
 NASTY = '<script>alert("1")</script> & $x_1$ \\ | "#id" \x1b[2J\n'
@@ -268,6 +272,15 @@ def test_json_has_a_word_for_every_number(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["f.json"]
 
 
+def test_the_sentence_of_a_fit_says_that_nothing_was_learned():
+    summary = f"{Status.MAX_EPOCHS.value} But nothing was learned."
+    kept = SimpleNamespace(
+        status=Status.MAX_EPOCHS, summary=summary, best_round=1, skipped_triples=0, seconds={}, rounds=()
+    )
+    told = files.info_to_dict(kept)
+    assert (told["status"], told["sentence"]) == ("MAX_EPOCHS", summary)
+
+
 def test_text_with_half_a_surrogate_pair_is_written(tmp_path):
     files.write_text(tmp_path / "t", "a\ud800b")
     assert (tmp_path / "t").read_bytes() == b"a\\ud800b"
@@ -289,6 +302,82 @@ def test_a_reader_sees_the_old_file_or_the_new_one(tmp_path):
     ended.set()
     reader.join()
     assert seen <= set(texts)
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
+    (tmp_path / "there").mkdir()
+    link, target = tmp_path / "link", tmp_path / "there" / "t"
+    link.symlink_to(Path("there") / "t")
+    for text in ("new", "replaced"):  # at first the link leads nowhere
+        files.check_writable(link)
+        files.write_text(link, text)
+        assert link.is_symlink()
+        assert not target.is_symlink()
+        assert target.read_text() == text
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["link", "t", "there"]
+    link.unlink()
+    link.symlink_to(link)
+    with pytest.raises(OutputError, match="symbolic links"):
+        files.write_text(link, "new")
+    assert link.is_symlink()
+
+
+@pytest.mark.parametrize("through_a_link", [False, True])
+def test_a_pipe_is_written_to_and_stays(tmp_path, through_a_link):
+    pipe = path = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    if through_a_link:
+        path = tmp_path / "link"
+        path.symlink_to(pipe)
+    before = sorted(tmp_path.iterdir())
+    files.check_writable(path)
+    told = []
+    reader = threading.Thread(target=lambda: told.append(pipe.read_text()))
+    reader.start()
+    files.write_text(path, "new" * 50_000)
+    reader.join()
+    assert told == ["new" * 50_000]
+    assert sorted(tmp_path.iterdir()) == before
+    assert pipe.is_fifo()
+
+
+def test_a_device_is_written_to_and_stays():
+    null = Path("/dev/null")
+    if not null.is_char_device():
+        pytest.skip("no /dev/null here")
+    files.check_writable(null)
+    files.write_text(null, "gone")
+    assert null.is_char_device()
+
+
+@pytest.mark.parametrize("named", ["/dev/stdout", "out"])
+def test_what_goes_to_stdout_joins_what_is_there(tmp_path, named):
+    """Also when stdout is a file: replaced or opened anew, it would lose what was printed before or after."""
+    if not Path("/dev/stdout").exists():
+        pytest.skip("no /dev/stdout here")
+    code = (
+        "import sys; from pathlib import Path; from consmrf.report import files\n"
+        "print('before', flush=True)\n"
+        "files.check_writable(Path(sys.argv[1])); files.write_text(Path(sys.argv[1]), 'text\\n')\n"
+        "print('after')"
+    )
+    with open(tmp_path / "out", "wb") as out:
+        place = named if named.startswith("/") else tmp_path / named
+        subprocess.run([sys.executable, "-c", code, place], stdout=out, check=True)
+    assert (tmp_path / "out").read_text() == "before\ntext\nafter\n"
+    piped = subprocess.run([sys.executable, "-c", code, "/dev/stdout"], capture_output=True, check=True)
+    assert piped.stdout == b"before\ntext\nafter\n"
+
+
+def test_a_reader_that_leaves_is_an_error_of_output(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: open(pipe, "rb").close())
+    reader.start()
+    with pytest.raises(OutputError, match="pipe: cannot be written: Broken pipe"):
+        files.write_text(pipe, "new" * 500_000)
+    reader.join()
+    assert pipe.is_fifo()
 
 
 def test_a_place_is_checked_without_a_trace(tmp_path):

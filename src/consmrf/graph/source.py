@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import stat
 import sys
 import zlib
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from typing import IO, cast
 from consmrf.errors import OutputError
 from consmrf.graph.read_report import SourceReport
 
-__all__ = ["STDIN", "opened", "replacing", "suffixes"]
+__all__ = ["STDIN", "opened", "replacing", "suffixes", "takes_bytes_itself"]
 
 STDIN = "<stdin>"  # the name standard input goes by in reports and messages
 
@@ -80,28 +81,70 @@ def _zstd() -> ModuleType:
     return zstd
 
 
+def takes_bytes_itself(path: Path) -> bool:
+    """Say whether what stands at the path takes bytes itself: a pipe, a device, our own stdout or stderr."""
+    try:
+        there = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return not (stat.S_ISREG(there.st_mode) or stat.S_ISDIR(there.st_mode)) or _own_stream(there) is not None
+
+
+def _own_stream(there: os.stat_result) -> int | None:
+    for descriptor in (1, 2):
+        with suppress(OSError):  # a stream may be closed
+            if os.path.samestat(os.fstat(descriptor), there):
+                return descriptor
+    return None
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Write to a sibling that takes the path's place when all is on the disk, and goes if anything fails."""
-    temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
+    """Write to a sibling that takes the path's place when all is on the disk, and goes if anything fails.
+
+    A link stays, and what it leads to is replaced. A pipe or a device is written to.
+    """
+    kept = "nothing was changed"
+    try:
+        if takes_bytes_itself(path):
+            kept = "what was written before stays written"
+            with _straight_to(path) as file, _packing(path, file) as packed:
+                yield packed
+            return
+        with _sibling_of(Path(os.path.realpath(path))) as file, _packing(path, file) as packed:
+            yield packed
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror or error}; {kept}") from None
+
+
+@contextmanager
+def _sibling_of(target: Path) -> Iterator[IO[bytes]]:
+    temporary = target.with_name(f".{target.name[:100]}.{os.getpid()}.tmp")
     try:
         with open(temporary, "xb") as file:
-            compression = suffixes(path.name)[1]
-            if compression == "gz":
-                with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:
-                    yield cast(IO[bytes], packed)
-            elif compression == "zst":
-                with _zstd().ZstdFile(file, "wb") as packed:
-                    yield packed
-            else:
-                yield file
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise OutputError(
-            f"{path}: cannot be written: {error.strerror or error}; nothing was changed"
-        ) from None
+        os.replace(temporary, target)
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def _straight_to(path: Path) -> IO[bytes]:
+    # through our own descriptor: to open "/dev/stdout" anew would empty the file that stdout was sent to
+    own = _own_stream(os.stat(path))
+    return open(path if own is None else os.dup(own), "wb")
+
+
+@contextmanager
+def _packing(path: Path, file: IO[bytes]) -> Iterator[IO[bytes]]:
+    compression = suffixes(path.name)[1]
+    if compression == "gz":
+        with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:
+            yield cast(IO[bytes], packed)
+    elif compression == "zst":
+        with _zstd().ZstdFile(file, "wb") as packed:
+            yield packed
+    else:
+        yield file

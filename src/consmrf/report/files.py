@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from consmrf.errors import OutputError
-from consmrf.graph.source import replacing
+from consmrf.graph.source import replacing, takes_bytes_itself
 from consmrf.storage import check_replaceable
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def check_writable(path: Path) -> None:
     """Stop unless a file of this name could be written, so that long work does not end in vain."""
     if path.is_dir():
         raise OutputError(f"{path}: is a folder; give the name of a file")
-    check_folder(path.parent, path)
+    if not takes_bytes_itself(path):
+        check_folder(Path(os.path.realpath(path)).parent, path)
 
 
 def check_folder(folder: Path, wanted: Path) -> None:
@@ -76,10 +78,10 @@ def check_model_place(path: Path) -> None:
 
 
 def info_to_dict(info: Info) -> dict[str, Any]:
-    """Hand on how a fit went as plain values: the status by name and as its sentence, and every round."""
+    """Hand on how a fit went as plain values: the status by name, a sentence, and every round."""
     return {
         "status": info.status.name,
-        "sentence": info.status.value,
+        "sentence": info.summary,
         "best_round": info.best_round,
         "skipped_triples": info.skipped_triples,
         "seconds": info.seconds,
