@@ -50,6 +50,32 @@ def test_an_unknown_label_names_the_nearest(label: str, near: str) -> None:
     assert isinstance(caught.value, KeyError)
 
 
+COMPOSED, DECOMPOSED = "caf\u00e9", "cafe\u0301"
+
+
+@pytest.mark.parametrize(("known", "asked"), [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)])
+def test_labels_that_only_look_alike_are_spelt_out(known: str, asked: str) -> None:
+    with pytest.raises(UnknownLabelError) as caught:
+        Vocabulary.of([known, "Zoë"], []).entity(asked)
+    assert f"unknown entity {asked!a}: " in str(caught.value)
+    assert str(caught.value).endswith(f"the nearest known: {known!a}")
+
+
+def test_hints_that_look_alike_are_spelt_out_and_others_are_not() -> None:
+    with pytest.raises(UnknownLabelError) as caught:
+        Vocabulary.of([COMPOSED, DECOMPOSED, "cafés"], []).entity("caf")
+    assert "unknown entity 'caf': " in str(caught.value)
+    for shown in (ascii(COMPOSED), ascii(DECOMPOSED), "'cafés'"):
+        assert shown in str(caught.value)
+
+
+@pytest.mark.parametrize(("known", "asked"), [("é" * 4, "e\u0301" * 4), ("\uac01", "\u1100\u1161\u11a8")])
+def test_a_twin_is_named_however_few_characters_it_shares(known: str, asked: str) -> None:
+    with pytest.raises(UnknownLabelError, match="nearest known") as caught:
+        Vocabulary.of([known, "Zoë"], []).entity(asked)
+    assert ascii(known) in str(caught.value)
+
+
 @pytest.mark.parametrize("label", ["qqqqqq", "", None, 3, ["ABBA"]])
 def test_what_resembles_nothing_gets_no_hint(label: object) -> None:
     v = Vocabulary.of(["ABBA"], ["genre"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,10 +50,17 @@ def _look_up(label: str, kind: str, ids: dict[str, int], labels: Sequence[str]) 
         return ids[label]
     except (KeyError, TypeError):
         near = _nearest(label, labels)
-        hint = f"; the nearest known: {', '.join(map(repr, near))}" if near else ""
+        asked, *shown = _told_apart([label, *near])
+        hint = f"; the nearest known: {', '.join(shown)}" if shown else ""
         raise UnknownLabelError(
-            f"unknown {kind} {label!r}: it does not occur in the training triples{hint}"
+            f"unknown {kind} {asked}: it does not occur in the training triples{hint}"
         ) from None
+
+
+def _told_apart(labels: Sequence[object]) -> list[str]:
+    """Hand on the labels in quotes; those that look alike and are not the same are spelt out in escapes."""
+    looks = [unicodedata.normalize("NFC", x) if isinstance(x, str) else x for x in labels]
+    return [ascii(x) if looks.count(look) > 1 else repr(x) for x, look in zip(labels, looks, strict=True)]
 
 
 def _nearest(label: object, labels: Sequence[str], most: int = 3) -> list[str]:
@@ -65,4 +73,6 @@ def _nearest(label: object, labels: Sequence[str], most: int = 3) -> list[str]:
     pool = labels if len(labels) <= 50_000 else [x for x in labels if x[:1].casefold() == folded[:1]][:50_000]
     close = difflib.get_close_matches(label, pool, n=most, cutoff=0.6)
     shortest = sorted(same, key=lambda x: (len(x), x))[:most]
-    return list(dict.fromkeys([*shortest, *close]))[:most]
+    look = unicodedata.normalize("NFC", label)
+    twins = [x for x in labels if unicodedata.normalize("NFC", x) == look]
+    return list(dict.fromkeys([*twins, *shortest, *close]))[:most]
