@@ -23,10 +23,11 @@ PUBLIC = {
     "consensus.solve": {"Info", "Round", "Status"},
     "errors": set(errors.__all__),
     "evaluation.protocol": {"Evaluation", "EvaluationOptions", "evaluate"},
-    "fit": {"Result", "fit"},
+    "fit": {"Result", "estimate_memory", "fit"},
     "graph.split": {"Split", "folds", "split"},
     "graph.triples": {"Graph", "read_triples", "write_triples"},
-    "model": {"Model"},
+    "graph.vocabulary": {"Vocabulary"},
+    "model": {"Answer", "Model"},
 }
 
 

@@ -24,15 +24,17 @@ if TYPE_CHECKING:
         UnknownLabelError,
     )
     from consmrf.evaluation.protocol import Evaluation, EvaluationOptions, evaluate
-    from consmrf.fit import Result, fit
+    from consmrf.fit import Result, estimate_memory, fit
     from consmrf.graph.split import Split, folds, split
     from consmrf.graph.triples import Graph, read_triples, write_triples
-    from consmrf.model import Model
+    from consmrf.graph.vocabulary import Vocabulary
+    from consmrf.model import Answer, Model
 
     __version__: str
 
 __all__ = [
     "PRESETS",
+    "Answer",
     "Config",
     "ConsmrfError",
     "DataError",
@@ -51,7 +53,9 @@ __all__ = [
     "Split",
     "Status",
     "UnknownLabelError",
+    "Vocabulary",
     "__version__",
+    "estimate_memory",
     "evaluate",
     "fit",
     "folds",
@@ -70,10 +74,11 @@ _HOME = {
             "ModelFileError OutputError SettingError UnknownLabelError"
         ),
         "evaluation.protocol": "Evaluation EvaluationOptions evaluate",
-        "fit": "Result fit",
+        "fit": "Result estimate_memory fit",
         "graph.split": "Split folds split",
         "graph.triples": "Graph read_triples write_triples",
-        "model": "Model",
+        "graph.vocabulary": "Vocabulary",
+        "model": "Answer Model",
     }.items()
     for name in names.split()
 }
