@@ -57,6 +57,19 @@ FILES: list[tuple[str, bytes | str, int | None, str]] = [
     ("after.csv", 'a,r,b\na,r,"b"c\n', 2, r"found a quote"),
     ("open.csv", 'a,r,b\na,r,"b\na,r,b\n', 2, r"found a quote"),
     ("returned.csv", 'a,r,"b"\rx\na,r,b\n', 1, r"found a quote"),
+    (
+        "either.csv",
+        "Doe, John;knows;Smith, Ann\n" * 3,
+        None,
+        r"by commas or by semicolons; say which with del",
+    ),
+    (
+        "either.txt",
+        "a;r;b|c|d\n",
+        None,
+        r"semicolons or by bars; say which with delimiter=';' or delimiter='\|'",
+    ),
+    ("either-tab.csv", "a,r\tb\tc,d\n", None, r"with delimiter=',' or delimiter='tab'"),
     ("empty-s.tsv", "a\tr\tb\n\tr\tb\n", 2, r"found an empty subject, expected a label"),
     ("empty-r.tsv", "a\t\tb\n", 1, r"found an empty relation"),
     ("empty-o.tsv", GOOD + "a\tr\t\n", 2001, r"found an empty object"),
@@ -265,7 +278,16 @@ def test_bad_values_in_memory_are_named_with_their_row(source: object, says: str
             r"g\.tsv:1: found 3 columns .* expected column 3; correct columns=",
         ),
         ({"columns": ["x", "y", "z"]}, DataError, r"g\.tsv:1: found 3 columns .* expected column 'x'"),
-        ({"format": "ntriples", "columns": "sor"}, SettingError, "do not apply to ntriples"),
+        ({"format": "ntriples", "columns": "sor"}, SettingError, "columns does not apply to ntriples"),
+        ({"format": "turtle", "header": True}, SettingError, "header does not apply to turtle"),
+        ({"format": "turtle", "delimiter": ";"}, SettingError, "delimiter does not apply to turtle"),
+        ({"delimiter": ""}, SettingError, "delimiter = '': must be one ASCII character"),
+        ({"delimiter": ";;"}, SettingError, "delimiter = ';;': must be"),
+        ({"delimiter": "·"}, SettingError, "delimiter = '·': must be"),
+        ({"delimiter": '"'}, SettingError, "no quote"),
+        ({"delimiter": "\n"}, SettingError, "no line break"),
+        ({"delimiter": 9}, SettingError, "delimiter = 9: must be"),
+        ({"delimiter": ";"}, DataError, r"g\.tsv:1: found 1 column .* expected 3 separated by semicolons"),
         ({"format": "ntriples"}, DataError, r"g\.tsv:1: found a syntax error"),
         ({"format": "csv", "columns": "sro"}, None, ""),
     ],
@@ -286,3 +308,5 @@ def test_bad_options(
 def test_a_header_is_no_option_of_values_in_memory() -> None:
     with pytest.raises(SettingError, match="header applies to delimited text"):
         read_triples([("a", "r", "b")], header=True)
+    with pytest.raises(SettingError, match="delimiter applies to delimited text"):
+        read_triples([("a", "r", "b")], delimiter=";")

@@ -102,6 +102,14 @@ def test_a_model_that_is_there_is_replaced(capsys, files, tmp_path):
     assert Model.load(tmp_path / "m").config.dim == 3
 
 
+def test_fit_takes_the_delimiter(capsys, tmp_path):
+    either = tmp_path / "either.csv"
+    either.write_text("Doe, John;knows;Smith, Ann\nSmith, Ann;knows;Roe, Jane\n")
+    out = done(capsys, "fit", either, "--delimiter", ";", "--out", tmp_path / "model", *QUICK)
+    assert "separated by semicolons" in out
+    assert Model.load(tmp_path / "model").entities == ("Doe, John", "Roe, Jane", "Smith, Ann")
+
+
 def test_fit_takes_several_files_and_columns(capsys, files, tmp_path):
     rows = [line.split("\t") for line in (files / "train.tsv").read_text().splitlines()]
     halves = rows[: len(rows) // 2], rows[len(rows) // 2 :]

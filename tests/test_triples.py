@@ -357,6 +357,26 @@ def test_a_tsv_whose_first_row_looks_like_a_header_is_written_with_one(tmp_path:
     assert read_triples(tmp_path / "g.tsv") == graph
 
 
+@pytest.mark.parametrize("delimiter", [";", ",", "|", "\t", "tab", " ", "]", "^", "\\", "-", "x"])
+@pytest.mark.parametrize("name", ["g.csv", "g.tsv", "g.txt"])
+@pytest.mark.parametrize("blank", ["", "\n"])  # with an empty line, the slow scan reads
+def test_the_delimiter_may_be_said(tmp_path: Path, delimiter: str, name: str, blank: str) -> None:
+    path, character = tmp_path / name, "\t" if delimiter == "tab" else delimiter
+    cells = [name + ",;|".replace(character, "") for name in "ARB"]
+    path.write_text(character.join(cells) + "\n" + blank)
+    graph = read_triples(path, delimiter=delimiter)
+    assert graph.labelled() == [tuple(cells)]
+    assert graph.report is not None
+    assert graph.report.delimiter == character
+
+
+def test_the_delimiter_decides_what_two_would_fit(tmp_path: Path) -> None:
+    path = tmp_path / "g.csv"
+    path.write_text("Doe, John;knows;Smith, Ann\n")
+    assert read_triples(path, delimiter=";").labelled() == [("Doe, John", "knows", "Smith, Ann")]
+    assert read_triples(path, delimiter=",").labelled() == [("Doe", " John;knows;Smith", " Ann")]
+
+
 def test_several_files_make_one_graph(tmp_path: Path) -> None:
     a = write(tmp_path / "a.tsv", PLAIN[:3])
     b = write(tmp_path / "b.csv", PLAIN[2:], ",")

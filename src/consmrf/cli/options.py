@@ -77,6 +77,7 @@ class Reading:
         None
     )
     header: Annotated[bool | None, Parameter(help="whether the first line names columns")] = None
+    delimiter: Annotated[str | None, described("character between cells of text, or tab")] = None
     literals: Annotated[bool, flag("keep RDF triples whose object is a literal")] = False
 
     def read(self, *paths: Path) -> Graph:
@@ -92,6 +93,7 @@ class Reading:
             format=self.format,
             columns=columns,
             header=self.header,
+            delimiter=self.delimiter,
             literals=self.literals,
         )
         if graph.report is not None:

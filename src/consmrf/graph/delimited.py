@@ -16,13 +16,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from consmrf.graph.read_report import SourceReport
+from consmrf.graph.read_report import SourceReport, named_separator
 from consmrf.graph.request import ROLES, Request, found, roles_of
 
 __all__ = ["read_delimited"]
 
 BLOCK = 1 << 24  # bytes parsed at a time, and the longest row there may be
-_NAMES = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,8 @@ def read_delimited(
     for line, block in _blocks(stream, report):
         text = _text(block, line, report)
         if layout is None:
-            layout = _Layout(_separator(text, report), report.format == "csv")
+            separator = request.delimiter or _separator(text, report)
+            layout = _Layout(separator, report.format == "csv")
             _check_quotes(block, line, layout, report)
             layout, start = _begin(text, layout, request, report)
         else:
@@ -119,6 +119,14 @@ def _separator(text: str, report: SourceReport) -> str:
     for separator in ",;\t|":
         rows = (cells for _, _, cells in _rows(text, _Layout(separator, True)) if cells)
         widths[separator] = [len(cells) for cells in islice(rows, 20)] or [0]
+    throughout = [separator for separator, seen in widths.items() if set(seen) == {3}]
+    if len(throughout) > 1:
+        one, other = map(named_separator, throughout[:2])
+        options = (f"delimiter={('tab' if x == chr(9) else x)!r}" for x in throughout[:2])
+        raise report.error(
+            f"found 3 columns in the first rows whether separated by {one} or by {other}; say which with "
+            + " or ".join(options)
+        )
     for fits in (lambda x: set(x) == {3}, lambda x: x[0] == 3, lambda x: len(set(x)) == 1 and x[0] > 3):
         for separator, seen in widths.items():
             if fits(seen):
@@ -133,7 +141,7 @@ def _begin(text: str, layout: _Layout, request: Request, report: SourceReport) -
         raise report.error("the file holds only empty lines; expected one triple per line")
     roles = roles_of(cells)
     header = request.header if request.header is not None else request.named or roles is not None
-    expected = f"3 separated by {_NAMES[layout.separator]}"
+    expected = f"3 separated by {named_separator(layout.separator)}"
     if len(cells) < 3:
         raise report.error(f"{found(cells)}, expected {expected}; fix or remove the line", line + 1)
     order = request.order(cells, roles if header else None, report.name, line + 1)
@@ -224,7 +232,7 @@ def _scanned(text: str, line: int, layout: _Layout, report: SourceReport) -> pl.
             report.blank += 1
             continue
         if len(cells) != layout.width:
-            expected = f"{layout.width} separated by {_NAMES[layout.separator]}"
+            expected = f"{layout.width} separated by {named_separator(layout.separator)}"
             raise report.error(f"{found(cells)}, expected {expected}; fix or remove the line", line + offset)
         triple = [cells[i] for i in layout.order]
         if "" in triple:
@@ -246,9 +254,8 @@ def _rows(text: str, layout: _Layout) -> Iterator[tuple[int, int, list[str]]]:
             yield line, end + 1, row.split(layout.separator) if row else []
             start, line = end + 1, line + 1
         return
-    field = re.compile(
-        rf'(?:"([^"]*(?:""[^"]*)*)"|([^"\n{layout.separator}]*))({re.escape(layout.separator)}|\r?\n)'
-    )
+    between = re.escape(layout.separator)
+    field = re.compile(rf'(?:"([^"]*(?:""[^"]*)*)"|([^"\n{between}]*))({between}|\r?\n)')
     cells: list[str] = []
     begin = 0
     while match := field.match(text, start):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from consmrf.errors import DataError
 
-__all__ = ["ReadReport", "SourceReport"]
+__all__ = ["ReadReport", "SourceReport", "named_separator"]
 
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
 
@@ -38,7 +38,7 @@ class SourceReport:
         """Say in one line what was found."""
         how = [self.format, *([self.compression] if self.compression else [])]
         if self.delimiter:
-            how.append(f"separated by {_SEPARATORS.get(self.delimiter, repr(self.delimiter))}")
+            how.append(f"separated by {named_separator(self.delimiter)}")
         how.append(f"columns {', '.join(map(_plain, self.columns))}")
         how += [self.header_because] if self.header_because else []
         how += [f"{self.blank:,} empty lines passed over"] if self.blank else []
@@ -89,6 +89,11 @@ class ReadReport:
         """Say in one line what was read and what was concluded on the way."""
         dropped = f"{self.duplicates:,} duplicates dropped" if self.duplicates else "no duplicates"
         return "; ".join([*(part.describe() for part in self.parts), dropped])
+
+
+def named_separator(separator: str) -> str:
+    """Hand on what a separator is called in a sentence."""
+    return _SEPARATORS.get(separator, repr(separator))
 
 
 def _plain(text: str) -> str:

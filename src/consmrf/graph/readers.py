@@ -27,8 +27,9 @@ def frames_of(source: object, request: Request) -> Iterator[tuple[SourceReport, 
     """Hand on, per source, a report and the frames that fill it as they are consumed."""
     paths = _paths(source)
     if paths is None:
-        if request.header is not None:
-            raise SettingError("header applies to delimited text, not to values in memory; leave it out")
+        if request.header is not None or request.delimiter is not None:
+            given = "delimiter" if request.header is None else "header"
+            raise SettingError(f"{given} applies to delimited text, not to values in memory; leave it out")
         report = SourceReport("")
         yield report, read_memory(source, report, request)
         return
@@ -47,14 +48,12 @@ def _paths(source: object) -> list[str] | None:
 
 def _from_path(report: SourceReport, request: Request, nth: int) -> Iterator[pl.DataFrame]:
     with opened(report) as stream:
-        report.format = request.format or FORMATS.get(suffixes(report.name)[0]) or _sniffed(stream)
+        format = request.format or FORMATS.get(suffixes(report.name)[0])
+        report.format = format or _sniffed(stream, request.delimiter)
         if report.format in ("tsv", "csv"):
             yield from read_delimited(stream, report, request)
             return
-        if request.header is not None or (request.columns is not None and report.format != "parquet"):
-            raise SettingError(
-                f"{report.name}: header and columns do not apply to {report.format}; leave them out"
-            )
+        _check_applicable(report, request)
         if report.format == "parquet":
             yield from read_parquet(stream, report, request)
             return
@@ -63,7 +62,14 @@ def _from_path(report: SourceReport, request: Request, nth: int) -> Iterator[pl.
         yield from read_rdf(stream, report, request.literals, nth)
 
 
-def _sniffed(stream: BufferedReader) -> str:
+def _check_applicable(report: SourceReport, request: Request) -> None:
+    given = {"header": request.header, "delimiter": request.delimiter, "columns": request.columns}
+    for name, value in given.items():
+        if value is not None and not (name == "columns" and report.format == "parquet"):
+            raise SettingError(f"{report.name}: {name} does not apply to {report.format}; leave it out")
+
+
+def _sniffed(stream: BufferedReader, delimiter: str | None) -> str:
     start = stream.peek(4096)[:4096]
     if start.startswith(b"PAR1"):
         return "parquet"
@@ -76,7 +82,8 @@ def _sniffed(stream: BufferedReader) -> str:
         return "nquads" if statement[1] else "ntriples"
     if _TURTLE.match(fact):
         return "turtle"
-    return "tsv" if "\t" in first else "csv"
+    tabs = "\t" in first if delimiter is None else delimiter == "\t"
+    return "tsv" if tabs else "csv"
 
 
 def nothing_in(report: SourceReport) -> DataError:

@@ -1,4 +1,4 @@
-"""What a caller asks of a read: the format, which columns hold the triple, whether there is a header."""
+"""What a caller asks of a read: the format, which columns hold the triple, what stands around them."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ class Request:
     columns: str | Sequence[str | int] | None = None
     header: bool | None = None
     literals: bool = False
+    delimiter: str | None = None
 
     def __post_init__(self) -> None:
         if self.format is not None:
@@ -48,6 +49,17 @@ class Request:
             object.__setattr__(self, "format", known)
         if self.columns is not None:
             self._check_columns()
+        if self.delimiter is not None:
+            self._check_delimiter()
+
+    def _check_delimiter(self) -> None:
+        given = self.delimiter
+        if given == "tab":
+            object.__setattr__(self, "delimiter", "\t")
+        elif not isinstance(given, str) or len(given) != 1 or not given.isascii() or given in '"\r\n\0':
+            raise SettingError(
+                f"delimiter = {given!r}: must be one ASCII character, no quote and no line break, or 'tab'"
+            )
 
     def _check_columns(self) -> None:
         columns = self.columns

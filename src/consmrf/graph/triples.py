@@ -71,6 +71,7 @@ def read_triples(
     format: str | None = None,
     columns: str | Sequence[str | int] | None = None,
     header: bool | None = None,
+    delimiter: str | None = None,
     literals: bool = False,
 ) -> Graph:
     """Read labelled triples, sorted and without exact duplicates; `graph.report` says what was concluded.
@@ -80,12 +81,13 @@ def read_triples(
     ntriples, nquads, turtle, trig or rdfxml; without it, the suffix decides, then the first bytes. `columns`
     says where the triple stands: the order in letters ("sor"), three names, or three positions from 0.
     `header` says whether the first line is one; without it, it is one only when it names a triple's columns.
+    `delimiter` is the character between cells of text, or "tab"; CSV that two fit equally well needs it.
     `literals` keeps RDF triples whose object is a literal.
     """
     from consmrf.graph.codebook import Codebook
     from consmrf.graph.readers import frames_of, nothing_in
 
-    request = Request(format, columns, header, literals)
+    request = Request(format, columns, header, literals, delimiter)
     book = Codebook()
     reports: list[SourceReport] = []
     for report, frames in frames_of(source, request):
