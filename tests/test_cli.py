@@ -85,6 +85,15 @@ def test_fit_writes_what_happened(capsys, files, tmp_path):
     assert told["config"]["dim"] == 4
 
 
+def test_fit_tells_how_many_triples_it_could_not_draw(capsys, tmp_path):
+    (tmp_path / "full.tsv").write_text("a\tlikes\ta\na\tlikes\tb\nb\tknows\ta\n")
+    out = done(capsys, "fit", tmp_path / "full.tsv", "--out", tmp_path / "m", *QUICK)
+    [line] = [line for line in out.splitlines() if line.startswith("triples never drawn")]
+    assert line.endswith(": 2")
+    (tmp_path / "open.tsv").write_text("a\tlikes\tb\nb\tknows\ta\n")
+    assert "never drawn" not in done(capsys, "fit", tmp_path / "open.tsv", "--out", tmp_path / "m", *QUICK)
+
+
 def test_an_option_overrides_the_preset(capsys, files, tmp_path):
     done(capsys, "fit", files / "train.tsv", "--out", tmp_path / "m", "--preset", "quick", "--dim", "3")
     config = Model.load(tmp_path / "m").config
