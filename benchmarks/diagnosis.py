@@ -9,6 +9,7 @@ For each dataset, with the settings that results.py chose, seed 0, and at most -
 * how far the factors are from where they began, and how many relations move an entity's row in a round;
 * what the relation's own view A_r and the consensus Z are worth, each by itself;
 * what an intercept from counts adds to the finished model, its weight chosen on validation triples;
+* results by whether the relation met the test triple's subject and object in training;
 * results by size of the relation, beside popularity.
 """
 
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from consmrf.baselines.popularity import popularity
 from consmrf.config import Config
 from consmrf.consensus.average import mean_change
 from consmrf.consensus.kernels import add_rows
@@ -31,6 +33,7 @@ from consmrf.consensus.local import local_problems
 from consmrf.consensus.solve import Average, Solution, solve
 from consmrf.consensus.state import ConsensusState, Floats, LocalUpdate, initial_state
 from consmrf.engine.threads import Threads
+from consmrf.evaluation.metrics import auc, mrr
 from consmrf.evaluation.protocol import EvaluationOptions, evaluate
 from consmrf.evaluation.ranking import Ids, Scorer, ValidationScore
 from consmrf.fit import factors
@@ -181,6 +184,8 @@ def look_into(splits: Splits, solution: Solution, variant: Variant) -> None:
     print(f"with an intercept, weight {best:g}: {_scores(splits, WithCounts(predictor, known, best))}")
     alone = factors(replace(solution.views, z=np.zeros_like(solution.views.z)), variant.config).consensus()
     print(f"the intercept alone: {_scores(splits, WithCounts(alone, known, 1.0))}", flush=True)
+    counting = popularity(splits.train, Config(method="popularity")).predictor
+    print(by_acquaintance(splits, (predictor, counting)), flush=True)
 
 
 def norms(splits: Splits, solution: Solution, predictor: Factors) -> str:
@@ -213,6 +218,48 @@ def norms(splits: Splits, solution: Solution, predictor: Factors) -> str:
         f"first, {last.loss:.4f} in the last"
     )
     return "\n".join((rows, shares, ways))
+
+
+def by_acquaintance(splits: Splits, scorers: Sequence[Scorer]) -> str:
+    """Hand on a table of ranks of objects, by which end of a triple the relation has met, beside popularity.
+
+    The last columns say how many ranks of the first scorer are in the best and in the worst twentieth.
+    """
+    graph = splits.train
+    n_entities = len(graph.vocabulary.entities)
+    members = [part.relation * n_entities + part.entities.astype(np.int64) for part in partition(graph)]
+    all_ranks = [
+        evaluate(
+            Scored(graph.vocabulary, graph.triples, scorer),
+            splits.test,
+            known=[splits.train, splits.valid],
+            options=EvaluationOptions(bootstrap=0, sides=("objects",)),
+        ).ranks
+        for scorer in scorers
+    ]
+    first = all_ranks[0]
+    subject, obj = (
+        np.isin(first.r.astype(np.int64) * n_entities + e, np.concatenate(members))
+        for e in (first.s, first.o)
+    )
+    place = first.rank / first.candidates
+    lines = [
+        "| the relation has met | test triples | AUC | popularity | MRR | popularity | best 5 % | worst 5 % |"
+    ]
+    lines.append("|---|---|---|---|---|---|---|---|")
+    for title, own in (
+        ("subject and object", subject & obj),
+        ("the object only", ~subject & obj),
+        ("the subject only", subject & ~obj),
+        ("neither", ~subject & ~obj),
+    ):
+        if own.any():
+            shares = [np.nanmean(auc(ranks.rank[own], ranks.candidates[own])) for ranks in all_ranks]
+            cells = [*shares, *(mrr(ranks.rank[own]) for ranks in all_ranks)]
+            ends = [np.mean(place[own] <= 0.05), np.mean(place[own] > 0.95)]
+            told = [*(f"{x:.3f}" for x in cells), *(f"{x:.0%}" for x in ends)]
+            lines.append(f"| {title} | {own.sum():,} | {' | '.join(told)} |")
+    return "\n".join(lines)
 
 
 def by_size(splits: Splits, paper: dict[str, Any], popular: dict[str, Any]) -> str:
