@@ -25,7 +25,6 @@ import argparse
 import json
 import os
 import secrets
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -43,7 +42,7 @@ from consmrf.evaluation.protocol import Evaluation, EvaluationOptions
 from consmrf.graph.triples import Graph
 from machine import Clock, cores
 from pairing import CONFIDENCE, Estimate, Verdict, at_least_as_good, better_than_all, estimate, paired
-from results import SHARED, Cell, Cells, Splits, read
+from results import SHARED, Cell, Cells, Splits, read, source
 
 DATASETS = (
     *("fb15k237", "wn18rr", "nell995", "kinship", "umls", "nations"),
@@ -196,14 +195,6 @@ def single_queries(full: Evaluation, paper: Evaluation) -> Arrays:
         "pairs": pairs,
         "lists": lists,
     }
-
-
-def source() -> int:
-    """Hand on a checksum of the package's source: figures made with different ones are not of one version."""
-    found = 0
-    for path in sorted(Path(consmrf.__file__).parent.rglob("*.py")):
-        found = zlib.crc32(path.read_bytes(), found)
-    return found
 
 
 def _write(path: Path, arrays: Arrays) -> None:
