@@ -4,8 +4,8 @@
 
 FOLDER holds one folder per dataset with {train,valid,test}.tsv.gz. Nothing is tuned: wave and CD (one A for
 all relations) run with their defaults, popularity has none, the paper solver has the middle of the paper's
-grids and time to converge (rounds of 10 epochs, at most --paper-seconds). All but popularity stop by the
-validation triples. Test triples are evaluated with both protocols; training, validation and test triples
+grids and rounds of 10 epochs, at most --paper-epochs and --paper-seconds of them. All but popularity stop by
+the validation triples. Test triples are evaluated with both protocols; training, validation and test triples
 count as known. Of test sets above --most triples the same random sample is asked of every method.
 
 Every fit is a cell, made in a process of its own: a JSON file with settings, progress and figures, and an
@@ -68,7 +68,12 @@ def configuration(method: str, dataset: str, seed: int, asked: argparse.Namespac
     if method == "cd":
         return Config(method="shared", **given)
     if method == "paper":
-        limits = {"max_epochs": 400, "max_seconds": asked.paper_seconds, "tol": 0.0, "patience": 10}
+        limits = {
+            "max_epochs": asked.paper_epochs,
+            "max_seconds": asked.paper_seconds,
+            "tol": 0.0,
+            "patience": 10,
+        }
         return Config(solver="paper", inner_epochs=10, **limits, **given)
     return Config(**given)
 
@@ -399,6 +404,7 @@ def _arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--methods", nargs="+", choices=TITLES, default=list(TITLES), help="which to fit")
     parser.add_argument("--dim", type=int, help="k, for every dataset")
     parser.add_argument("--paper-seconds", type=float, default=300, help="the most for the paper solver")
+    parser.add_argument("--paper-epochs", type=int, default=400, help="as --paper-seconds, in epochs")
     parser.add_argument("--most", type=int, default=20_000, help="the most test triples evaluated")
     parser.add_argument("--markdown", type=Path, help="where to write the tables, too")
     return parser.parse_args(given)
