@@ -113,6 +113,46 @@ def test_the_right_scorer_is_perfect() -> None:
     assert paper.micro["objects"]["recall@5"] == 1
 
 
+# -- single queries
+
+
+def test_single_queries_are_those_the_means_are_made_of() -> None:
+    for found in both_protocols(table_model(), TEST):
+        single = found.measured
+        for side, values in single.expected.items():
+            for i, metric in enumerate(single.metrics):
+                assert np.nanmean(values[:, i]) == pytest.approx(found.micro[side][metric])
+        ranks, first = found.ranks, found.ranks.side == 0
+        asked = list(zip(ranks.r[first].tolist(), ranks.s[first].tolist(), strict=True))
+        rows = asked if found.protocol == "full" else sorted(set(asked))
+        assert single.relation.tolist() == [r for r, _ in rows]
+        if found.protocol == "paper":  # the AUC of a pair is that of its objects' ranks
+            share = (ranks.candidates - ranks.rank) / (ranks.candidates - 1)
+            by_pair = [np.mean(share[[at == pair for at in asked]]) for pair in rows]
+            assert single.expected["objects"][:, 0] == pytest.approx(by_pair)
+
+
+def test_what_is_ranked_among_what_does_not_depend_on_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[np.ndarray] = []
+
+    def recorded(*given: object) -> np.ndarray:
+        drawn.append(draw_unobserved(*given))  # type: ignore[arg-type]
+        return drawn[-1]
+
+    monkeypatch.setattr("consmrf.evaluation.sampled.draw_unobserved", recorded)
+    table = np.random.default_rng(1).normal(size=(N_RELATIONS, N_ENTITIES, N_ENTITIES))
+    one = both_protocols(table_model(), TEST)
+    first, drawn[:] = drawn[:], []
+    other = both_protocols(TableModel(table, TRAIN), TEST)
+    assert len(first) == len(drawn) > 10
+    assert all(np.array_equal(a, b) for a, b in zip(first, drawn, strict=True))
+    for a, b in zip(one, other, strict=True):
+        for name in ("s", "r", "o", "side", "candidates"):
+            assert np.array_equal(getattr(a.ranks, name), getattr(b.ranks, name))
+        assert np.array_equal(a.measured.relation, b.measured.relation)
+        assert a.micro["objects"]["auc"] != b.micro["objects"]["auc"]
+
+
 # -- the paper's protocol against its definition
 
 

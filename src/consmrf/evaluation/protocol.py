@@ -84,6 +84,7 @@ def evaluate(
         },
         pairs=pairs,
         ranks=ranks,
+        measured=measured,
         **summarise(measured, options, model.vocabulary.relations),
     )
 

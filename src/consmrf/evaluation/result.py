@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +48,12 @@ class Ranks:
 
 @dataclass(frozen=True)
 class Measured:
-    """Metrics of single queries. A row is what the bootstrap draws: it holds one query of every side."""
+    """Metrics of single queries. A row is what the bootstrap draws: it holds one query of every side.
+
+    Rows are test triples (full) or (relation, subject) pairs (paper) in the order of r, s and o. Which rows
+    there are, and what each is ranked among, never depends on the model: models with the same vocabulary can
+    be compared row by row.
+    """
 
     metrics: tuple[str, ...]
     relation: NDArray[np.int32]  # [n] ascending
@@ -87,6 +92,7 @@ class Evaluation:
     intervals: dict[
         str, dict[str, Interval]
     ]  # of micro: bootstrap percentiles; empty where there is no bootstrap
+    measured: Measured = field(repr=False)  # the single queries that all these are means of
 
     @property
     def view(self) -> str:
@@ -98,7 +104,7 @@ class Evaluation:
         return dict(self.micro[view or self.view])
 
     def to_dict(self) -> dict[str, Any]:
-        """Hand on everything but the ranks as plain values for JSON; None where a number is undefined."""
+        """Hand on all but ranks and single queries as plain values for JSON; None where one is undefined."""
         plain = {
             "protocol": self.protocol,
             "filter": list(self.filter),

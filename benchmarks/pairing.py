@@ -1,0 +1,76 @@
+"""Is one method better than another on the same queries: paired differences, and what they add up to.
+
+Pure functions. A row of values is one query, or one cluster of queries that are not independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consmrf.evaluation.intervals import bootstrap_sums, percentile_interval
+
+__all__ = ["CONFIDENCE", "Estimate", "Verdict", "at_least_as_good", "better_than_all", "estimate", "paired"]
+
+CONFIDENCE = 0.95
+REPEATS = 2000
+Values = NDArray[np.float64]
+
+
+class Verdict(Enum):
+    """What a paired interval says of ours against theirs."""
+
+    BETTER = "better"
+    TIED = "tied"
+    WORSE = "worse"
+
+
+class Estimate(NamedTuple):
+    """A mean and its bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """Read the mean as a difference: better or worse where the interval leaves out zero."""
+        if self.low > 0:
+            return Verdict.BETTER
+        return Verdict.WORSE if self.high < 0 else Verdict.TIED
+
+
+def estimate(values: Values, *, repeats: int = REPEATS, seed: int = 0) -> Estimate:
+    """Hand on the mean with a bootstrap percentile interval; one value alone says nothing of its spread."""
+    if not len(values):
+        raise ValueError("no queries: there is nothing to take the mean of")
+    mean = float(np.mean(values))
+    if len(values) == 1:
+        return Estimate(mean, -np.inf, np.inf)
+    means = bootstrap_sums(np.asarray(values, np.float64)[:, None], repeats, seed) / len(values)
+    (low,), (high,) = percentile_interval(means, CONFIDENCE).tolist()
+    return Estimate(mean, low, high)
+
+
+def paired(ours: Values, theirs: Values, *, repeats: int = REPEATS, seed: int = 0) -> Estimate:
+    """Hand on the mean of ours − theirs, row by row the same query, with its paired bootstrap interval."""
+    if ours.shape != theirs.shape:
+        raise ValueError(f"not the same queries: {ours.shape} of ours, {theirs.shape} of theirs")
+    return estimate(ours - theirs, repeats=repeats, seed=seed)
+
+
+Verdicts = Mapping[str, Sequence[Verdict]]  # by rival: one verdict per metric
+
+
+def at_least_as_good(verdicts: Verdicts) -> bool:
+    """Say whether ours is worse than no rival in no metric."""
+    return all(verdict is not Verdict.WORSE for each in verdicts.values() for verdict in each)
+
+
+def better_than_all(verdicts: Verdicts) -> bool:
+    """Say whether ours is significantly better than every rival in every metric."""
+    return all(verdict is Verdict.BETTER for each in verdicts.values() for verdict in each)
