@@ -1,46 +1,45 @@
-"""The compiled inner loops: drawing (s, o, o′), and Algorithm 2's SGD. Arrays in, counters out.
+"""The paper solver's compiled loops: drawing (s, o, o′), and Algorithm 2's SGD. Arrays in, counters out.
 
 `kernels(scorer, loss, dim, carry)` builds the pair (draw, update) in which the number of features is a
-constant of the compiled code. Scorers and losses are plain functions elsewhere; here each gets one line in a
-dispatch on an integer that the compiler knows. numba finds a closure over integers again on disk, and misses
-one over compiled functions: with integers a second process compiles nothing. `SOURCE` is one more such
-integer, so that an edited scorer or loss is never served from an old cache.
+constant of the compiled code.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit
 from numpy.typing import NDArray
 
-from consmrf.consensus import losses, scorers
 from consmrf.consensus.losses import LOSSES
+from consmrf.consensus.primitives import (
+    AHEAD,
+    FAST,
+    LINE,
+    SOURCE,
+    adagrad,
+    backprop,
+    below,
+    gap,
+    inlined,
+    loss_of,
+    position,
+    prefetch,
+    query,
+    stream,
+    weights_of,
+)
 from consmrf.consensus.scorers import SCORERS
 
 __all__ = ["Kernels", "Sampling", "Steps", "kernels"]
 
-SOURCE = zlib.crc32(b"".join(Path(str(m.__file__)).read_bytes() for m in (scorers, losses)))
-
-# How far ahead of the step being computed the rows of later samples are asked for.
-AHEAD = 16
-# Single floats in a cache line.
-LINE = 16
 # How many samples pass between two looks at the request to stop; a power of two.
 BREATH = 4096
 # Rejected draws of o′ after which one is taken from the sorted gaps instead: same distribution, bounded time.
 PATIENCE = 64
-_FAST = {"contract", "nsz", "arcp", "reassoc"}
-# numba's default error model tests every division for zero, which keeps LLVM from vectorising AdaGrad's.
-_inlined = njit(inline="always", error_model="numpy")
 
 
 class Sampling(NamedTuple):
@@ -92,84 +91,7 @@ class Kernels(NamedTuple):
     update: Callable[..., tuple[float, float, int]]
 
 
-@intrinsic
-def _prefetch(_: Any, array: Any, row: Any, column: Any) -> Any:
-    """Ask for the cache line of `array[row, column]`; a hint, never a fault."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        layout = signature.args[0]
-        view = context.make_array(layout)(context, builder, args[0])
-        pointer = cgutils.get_item_pointer(context, builder, layout, view, list(args[1:]))
-        byte = ir.IntType(8).as_pointer()
-        function = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(ir.VoidType(), [byte, *[ir.IntType(32)] * 3]),
-            "llvm.prefetch.p0",
-        )
-        hint = [ir.Constant(ir.IntType(32), value) for value in (0, 3, 1)]  # for reading, keep, data
-        builder.call(function, [builder.bitcast(pointer, byte), *hint])
-        return context.get_dummy_value()
-
-    del row, column  # whatever integers they are, they arrive as machine words
-    return types.void(array, types.intp, types.intp), generate
-
-
-@_inlined
-def _mix(x: np.uint64) -> np.uint64:
-    """splitmix64's finaliser: every bit of the result depends on every bit of x."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
-@_inlined
-def _stream(seed: int, epoch: int, block: int) -> np.uint64:
-    """Hand on the start of the random stream that (seed, epoch, block) owns, whoever draws from it."""
-    key = _mix(np.uint64(seed) + np.uint64(0x9E3779B97F4A7C15))
-    key = _mix(key ^ _mix(np.uint64(epoch) + np.uint64(0xD1B54A32D192ED03)))
-    return _mix(key ^ _mix(np.uint64(block) + np.uint64(0x8CB92BA72F3D8DD7)))
-
-
-@_inlined
-def _below(state: np.uint64, bound: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """Hand on (next state, a whole number uniform in [0, bound)), exactly uniform; bound is at most 2³²."""
-    mask = np.uint64(0xFFFFFFFF)
-    state = state + np.uint64(0x9E3779B97F4A7C15)
-    product = (_mix(state) >> np.uint64(32)) * bound
-    if product & mask < bound:
-        threshold = (np.uint64(0x100000000) - bound) % bound
-        while product & mask < threshold:
-            state = state + np.uint64(0x9E3779B97F4A7C15)
-            product = (_mix(state) >> np.uint64(32)) * bound
-    return state, product >> np.uint64(32)
-
-
-@_inlined
-def _position(objects: NDArray[np.int32], lo: int, hi: int, value: int) -> int:
-    """Hand on the first position in the ascending objects[lo:hi] whose entry is not below `value`."""
-    while lo < hi:
-        middle = (lo + hi) >> 1
-        if objects[middle] < value:
-            lo = middle + 1
-        else:
-            hi = middle
-    return lo
-
-
-@_inlined
-def _gap(objects: NDArray[np.int32], lo: int, hi: int, rank: int) -> int:
-    """Hand on the entity at position `rank` among those that objects[lo:hi] lacks."""
-    first, last = lo, hi
-    while lo < hi:
-        middle = (lo + hi) >> 1
-        if objects[middle] - (middle - first) <= rank:
-            lo = middle + 1
-        else:
-            hi = middle
-    return rank + min(lo, last) - first
-
-
-@_inlined
+@inlined
 def _draw_negative(
     state: np.uint64, sampling: Sampling, head: int, n_entities: int
 ) -> tuple[np.uint64, Any, int]:
@@ -179,103 +101,70 @@ def _draw_negative(
     """
     lo, hi = sampling.indptr[head], sampling.indptr[head + 1]
     for rejected in range(PATIENCE):
-        state, drawn = _below(state, np.uint64(n_entities))
+        state, drawn = below(state, np.uint64(n_entities))
         neg = np.int64(drawn)
-        at = _position(sampling.objects, lo, hi, neg)
+        at = position(sampling.objects, lo, hi, neg)
         if at == hi or sampling.objects[at] != neg:
             return state, neg, rejected
-    state, drawn = _below(state, np.uint64(n_entities - (hi - lo)))
-    return state, _gap(sampling.objects, lo, hi, np.int64(drawn)), PATIENCE
+    state, drawn = below(state, np.uint64(n_entities - (hi - lo)))
+    return state, gap(sampling.objects, lo, hi, np.int64(drawn)), PATIENCE
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _draw(
-    sampling: Sampling,
-    stored: NDArray[np.int32],
-    n_entities: int,
-    stream: tuple[int, int, int],
-    scratch: Scratch,
-) -> tuple[int, int, int]:
-    """Fill `samples` with draws (s, o) ~ D_r, with replacement, and o′ ~ O_s^r, as rows of the sweep's table.
+def _make_draw(source: int) -> Callable[..., tuple[int, int, int]]:
+    """Build the drawing of one sweep's samples."""
 
-    The table's first rows are E_r; entities drawn from outside get further rows. `rows` and `slots` are
-    filled with the table's entities and their place in the store; those it lacks get the places after
-    `stored`. The random numbers belong to `stream` = (seed, epoch, block), whoever draws them. Hands on (rows
-    of the table, entities new to the store, rejected draws).
-    """
-    row_of, slot_of, rows, slots = scratch.row_of, scratch.slot_of, scratch.rows, scratch.slots
-    size, fresh, rejections = len(sampling.entities), len(stored), 0
-    for i in range(size):
-        rows[i], slots[i], row_of[stored[i]] = stored[i], i, i
-    for i in range(size, len(stored)):
-        slot_of[stored[i]] = i
-    state = _stream(stream[0], stream[1], stream[2])
-    for t in range(len(scratch.samples)):
-        if t % BREATH == 0 and scratch.stop[0]:
-            break
-        state, drawn = _below(state, np.uint64(len(sampling.heads)))
-        position = np.int64(drawn)
-        sample = scratch.samples[t]
-        sample[0] = sampling.local_subjects[position]
-        sample[1] = sampling.local_objects[position]
-        for i in range(2, len(sample)):
-            state, neg, rejected = _draw_negative(state, sampling, sampling.heads[position], n_entities)
-            rejections += rejected
-            if row_of[neg] < 0:
-                if slot_of[neg] < 0:
-                    slot_of[neg] = fresh
-                    fresh += 1
-                row_of[neg], rows[size], slots[size] = size, neg, slot_of[neg]
-                size += 1
-            sample[i] = row_of[neg]
-    for i in range(size):
-        row_of[rows[i]] = slot_of[rows[i]] = -1
-    for i in range(len(sampling.entities), len(stored)):
-        slot_of[stored[i]] = -1
-    return size, fresh - len(stored), rejections
+    @njit(cache=True, nogil=True, error_model="numpy")
+    def draw(
+        sampling: Sampling,
+        stored: NDArray[np.int32],
+        n_entities: int,
+        of: tuple[int, int, int],
+        scratch: Scratch,
+    ) -> tuple[int, int, int]:
+        """Fill `samples` with draws (s, o) ~ D_r, with replacement, and o′ ~ O_s^r, as rows of the table.
 
+        The table's first rows are E_r; entities drawn from outside get further rows. `rows` and `slots` are
+        filled with the table's entities and their place in the store; those it lacks get the places after
+        `stored`. The random numbers belong to `of` = (seed, epoch, block), whoever draws them. Hands on (rows
+        of the table, entities new to the store, rejected draws).
+        """
+        if source < 0:  # never, see `_make_update`
+            return 0, 0, 0
+        row_of, slot_of, rows, slots = scratch.row_of, scratch.slot_of, scratch.rows, scratch.slots
+        size, fresh, rejections = len(sampling.entities), len(stored), 0
+        for i in range(size):
+            rows[i], slots[i], row_of[stored[i]] = stored[i], i, i
+        for i in range(size, len(stored)):
+            slot_of[stored[i]] = i
+        state = stream(of[0], of[1], of[2])
+        for t in range(len(scratch.samples)):
+            if t % BREATH == 0 and scratch.stop[0]:
+                break
+            state, drawn = below(state, np.uint64(len(sampling.heads)))
+            position = np.int64(drawn)
+            sample = scratch.samples[t]
+            sample[0] = sampling.local_subjects[position]
+            sample[1] = sampling.local_objects[position]
+            for i in range(2, len(sample)):
+                state, neg, rejected = _draw_negative(state, sampling, sampling.heads[position], n_entities)
+                rejections += rejected
+                if row_of[neg] < 0:
+                    if slot_of[neg] < 0:
+                        slot_of[neg] = fresh
+                        fresh += 1
+                    row_of[neg], rows[size], slots[size] = size, neg, slot_of[neg]
+                    size += 1
+                sample[i] = row_of[neg]
+        for i in range(size):
+            row_of[rows[i]] = slot_of[rows[i]] = -1
+        for i in range(len(sampling.entities), len(stored)):
+            slot_of[stored[i]] = -1
+        return size, fresh - len(stored), rejections
 
-_identity_query, _identity_backprop = _inlined(scorers.identity_query), _inlined(scorers.identity_backprop)
-_diagonal_query, _diagonal_backprop = _inlined(scorers.diagonal_query), _inlined(scorers.diagonal_backprop)
-_full_query, _full_backprop = _inlined(scorers.full_query), _inlined(scorers.full_backprop)
-_bpr = _inlined(losses.bpr)
-
-
-@_inlined
-def _query(scorer: int, dim: int, a: Any, w: Any, q: Any) -> None:
-    if scorer == 0:
-        _identity_query(dim, a, w, q)
-    elif scorer == 1:
-        _diagonal_query(dim, a, w, q)
-    else:
-        _full_query(dim, a, w, q)
+    return draw
 
 
-@_inlined
-def _backprop(scorer: int, dim: int, a: Any, w: Any, dq: Any, da: Any, dw: Any) -> None:
-    if scorer == 0:
-        _identity_backprop(dim, a, w, dq, da, dw)
-    elif scorer == 1:
-        _diagonal_backprop(dim, a, w, dq, da, dw)
-    else:
-        _full_backprop(dim, a, w, dq, da, dw)
-
-
-@_inlined
-def _loss(loss: int, scores: Any, coefficients: Any) -> float:
-    if loss == 0:
-        return _bpr(scores, coefficients)
-    return np.nan
-
-
-@_inlined
-def _adagrad(dim: int, values: Any, accumulated: Any, gradient: Any, learning_rate: Any) -> None:
-    for j in range(dim):
-        accumulated[j] += gradient[j] * gradient[j]
-        values[j] -= learning_rate * gradient[j] / np.sqrt(accumulated[j])
-
-
-@_inlined
+@inlined
 def _gather(
     dim: int, carry: int, z: Any, z0: Any, store: Store, scratch: Scratch, size: int, rho: Any
 ) -> None:
@@ -289,7 +178,7 @@ def _gather(
     for i in range(size):
         if i + AHEAD < size:
             for j in range(0, 2 * dim, LINE):
-                _prefetch(store_rows, slots[i + AHEAD], j)
+                prefetch(store_rows, slots[i + AHEAD], j)
         row, kept, ze, z0e = table[i], store_rows[slots[i]], z[rows[i]], z0[rows[i]]
         for j in range(dim):
             row[j] = ze[j] + kept[j] if carry else ze[j]
@@ -299,7 +188,7 @@ def _gather(
             row[2 * dim + j] = kept[dim + j]
 
 
-@_inlined
+@inlined
 def _sweep(
     form: tuple[int, int, int, int],
     table: Any,
@@ -314,7 +203,7 @@ def _sweep(
     Updates the table, w and its AdaGrad sums; hands on the loss.
     """
     scorer, loss, dim, width = form
-    weights = (0, dim, dim * dim)[scorer]
+    weights = weights_of(scorer, dim)
     q, dq = np.empty(dim, table.dtype), np.empty(dim, table.dtype)
     scores, coefficients = np.empty(width, table.dtype), np.empty(width, table.dtype)
     gradients, dw = np.empty((width + 1, dim), table.dtype), np.empty(weights, table.dtype)
@@ -326,16 +215,16 @@ def _sweep(
         if t + AHEAD < len(samples):
             for i in range(width + 1):
                 for j in range(0, 3 * dim, LINE):
-                    _prefetch(table, samples[t + AHEAD, i], j)
+                    prefetch(table, samples[t + AHEAD, i], j)
         s = table[samples[t, 0]]
-        _query(scorer, dim, s[:dim], w, q)
+        query(scorer, dim, s[:dim], w, q)
         for i in range(width):
             a = table[samples[t, i + 1]]
             score = q[0] * a[0]
             for j in range(1, dim):
                 score += q[j] * a[j]
             scores[i] = score
-        total += _loss(loss, scores, coefficients)
+        total += loss_of(loss, scores, coefficients)
         # line 6 to 9 of Algorithm 2, all gradients before any update: a row may stand twice among s, o and o′
         dq[:] = 0
         for i in range(width):
@@ -344,19 +233,19 @@ def _sweep(
             for j in range(dim):
                 dq[j] += coefficient * a[j]
                 gradients[i + 1, j] = coefficient * q[j] + decay * a[j] + a[dim + j]
-        _backprop(scorer, dim, s[:dim], w, dq, gradients[0], dw)
+        backprop(scorer, dim, s[:dim], w, dq, gradients[0], dw)
         for j in range(dim):
             gradients[0, j] += decay * s[j] + s[dim + j]
         for j in range(weights):
             dw[j] += steps.reg * w[j]
         for i in range(width + 1):
             a = table[samples[t, i]]
-            _adagrad(dim, a[:dim], a[2 * dim :], gradients[i], steps.learning_rate)
-        _adagrad(weights, w, w_sums, dw, steps.learning_rate)
+            adagrad(dim, a[:dim], a[2 * dim :], gradients[i], steps.learning_rate)
+        adagrad(weights, w, w_sums, dw, steps.learning_rate)
     return total
 
 
-@_inlined
+@inlined
 def _scatter(dim: int, carry: int, z: Any, store: Store, scratch: Scratch, size: int) -> tuple[float, int]:
     """Write Δ_r = A_r − Z for the rows that moved, bring the drift S_r up to date, keep AdaGrad's sums.
 
@@ -369,7 +258,7 @@ def _scatter(dim: int, carry: int, z: Any, store: Store, scratch: Scratch, size:
     for i in range(size):
         if i + AHEAD < size:
             for j in range(0, 2 * dim, LINE):
-                _prefetch(store_rows, slots[i + AHEAD], j)
+                prefetch(store_rows, slots[i + AHEAD], j)
         e = rows[i]
         row, kept, ze, change = table[i], store_rows[slots[i]], z[e], delta[moved]
         norm = row[0] * 0
@@ -393,7 +282,7 @@ def _make_update(
 ) -> Callable[..., tuple[float, float, int]]:
     """Build Algorithm 2 for one form of W_r, one loss, k = dim, and `width` scored objects (o, each o′)."""
 
-    @njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+    @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
     def update(
         z: Any, z0: Any, store: Store, size: int, w: Any, w_sums: Any, scratch: Scratch, steps: Steps
     ) -> tuple[float, float, int]:
@@ -415,7 +304,7 @@ def kernels(scorer: str, loss: str, dim: int, carry: bool) -> Kernels:
     `carry` says where a sweep begins: at A_r ← Z (the paper), or where the relation's last one ended.
     """
     update = _make_update(SCORERS[scorer].code, LOSSES[loss].code, dim, 2, int(carry), SOURCE)
-    return Kernels(_draw, update)
+    return Kernels(_make_draw(SOURCE), update)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -64,6 +64,32 @@ def full_backprop(dim: int, a: Floats, w: Floats, dq: Floats, da: Floats, dw: Fl
             dw[i * dim + j] = a[i] * dq[j]
 
 
+def complex_query(dim: int, a: Floats, w: Floats, q: Floats) -> None:
+    """q = a ∘ w in complex numbers (ComplEx), so that q · a_o = Re⟨a_s, w, ā_o⟩.
+
+    The first half of the features are real parts, the second imaginary ones; an odd one out is real.
+    """
+    half = dim // 2
+    if dim % 2:
+        q[dim - 1] = a[dim - 1] * w[dim - 1]
+    for i in range(half):
+        q[i] = a[i] * w[i] - a[half + i] * w[half + i]
+        q[half + i] = a[i] * w[half + i] + a[half + i] * w[i]
+
+
+def complex_backprop(dim: int, a: Floats, w: Floats, dq: Floats, da: Floats, dw: Floats) -> None:
+    """Write da and dw for dq = dL/dq: products with the conjugate of the other factor."""
+    half = dim // 2
+    if dim % 2:
+        da[dim - 1] = dq[dim - 1] * w[dim - 1]
+        dw[dim - 1] = dq[dim - 1] * a[dim - 1]
+    for i in range(half):
+        da[i] = dq[i] * w[i] + dq[half + i] * w[half + i]
+        da[half + i] = dq[half + i] * w[i] - dq[i] * w[half + i]
+        dw[i] = dq[i] * a[i] + dq[half + i] * a[half + i]
+        dw[half + i] = dq[half + i] * a[i] - dq[i] * a[half + i]
+
+
 @dataclass(frozen=True)
 class Scorer:
     """A form of W_r; `query` and `backprop` are plain functions, for NumPy to run and kernels to compile."""
@@ -73,7 +99,14 @@ class Scorer:
     query: Callable[[int, Floats, Floats, Floats], None]
     backprop: Callable[[int, Floats, Floats, Floats, Floats, Floats], None]
     weights: Callable[[int], int]  # how long w is for k features
-    initial: Callable[[int], NDArray[np.float64]]  # the w of k features with which ŷ = a_s · a_o
+    initial: Callable[[int], NDArray[np.float64]]  # what the wave solver's W_r begin near
+
+
+def _quarter_turns(dim: int) -> NDArray[np.float64]:
+    """1, i, −1, −i, and again: all relations begin alike, and no entity begins as its own best object."""
+    turn = np.arange(dim // 2) % 4
+    real, imaginary = np.array([1.0, 0, -1, 0])[turn], np.array([0, 1.0, 0, -1])[turn]
+    return np.concatenate([real, imaginary, np.ones(dim % 2)])
 
 
 SCORERS: dict[str, Scorer] = {
@@ -82,6 +115,7 @@ SCORERS: dict[str, Scorer] = {
         Scorer("identity", 0, identity_query, identity_backprop, lambda _: 0, lambda _: np.empty(0)),
         Scorer("diagonal", 1, diagonal_query, diagonal_backprop, lambda k: k, np.ones),
         Scorer("full", 2, full_query, full_backprop, lambda k: k * k, lambda k: np.eye(k).ravel()),
+        Scorer("complex", 3, complex_query, complex_backprop, lambda k: k, _quarter_turns),
     )
 }
 
