@@ -11,36 +11,86 @@ from consmrf.errors import SettingError
 
 __all__ = ["PRESETS", "Config"]
 
-METHODS = ("consensus", "independent", "popularity")
-SOLVERS = ("paper",)
-SCORERS = ("identity", "diagonal", "full")
-LOSSES = ("bpr",)
+METHODS = ("consensus", "shared", "independent", "popularity")
+SOLVERS = ("wave", "paper")
+SCORERS = ("identity", "diagonal", "complex", "full")
+LOSSES = ("softmax", "bpr", "logistic", "squared")
+REGULARISERS = ("n3", "l2")
+SAMPLINGS = ("uniform", "degree", "range")
 PRECISIONS = ("single", "double")
+
+# A setting that was not given has its solver's default.
+_DEFAULT: Any = None
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "wave": {
+        "scorer": "complex",
+        "loss": "softmax",
+        "learning_rate": 0.1,
+        "regulariser": "n3",
+        "reg": 0.1,
+        "rho": 1.0,
+        "negatives": 256,
+        "max_epochs": 60,
+        "tol": 0.0,
+        "patience": 3,
+        "reciprocal": True,
+    },
+    "paper": {
+        "scorer": "diagonal",
+        "loss": "bpr",
+        "learning_rate": 0.5,
+        "regulariser": "l2",
+        "reg": 0.005,
+        "rho": 0.0005,
+        "negatives": 1,
+        "max_epochs": 100,
+        "tol": 1e-6,
+        "patience": 5,
+        "reciprocal": False,
+    },
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of `consmrf.fit`. Each field's comment gives the paper's symbol where there is one."""
+    """Settings of `consmrf.fit`. Each field's comment gives the paper's symbol where there is one.
 
-    method: str = "consensus"  # consensus (ConsMRF), or a baseline: independent, popularity
-    solver: str = "paper"  # paper: Algorithms 1 and 2 as printed
-    scorer: str = "diagonal"  # the form of W_r: identity (CMF), diagonal (CD/PARAFAC), full (RESCAL)
-    loss: str = "bpr"  # L_r
+    A setting that is not given has the default of its solver; `wave / paper` in the comments.
+    """
+
+    method: str = "consensus"  # consensus (ConsMRF), or a baseline: shared (CD), independent, popularity
+    solver: str = "wave"  # wave: ours; paper: Algorithms 1 and 2 as printed
+    scorer: str = _DEFAULT  # the form of W_r: identity (CMF), diagonal (CD/PARAFAC), complex, full (RESCAL)
+    loss: str = _DEFAULT  # L_r: softmax, bpr, logistic or squared / bpr
     dim: int = 50  # k
-    learning_rate: float = 0.5  # η, the step of AdaGrad
-    reg: float = 0.005  # λ
-    rho: float = 0.0005  # ρ
+    learning_rate: float = _DEFAULT  # η, the step of AdaGrad: 0.1 / 0.5
+    regulariser: str = _DEFAULT  # Ω: n3 or l2 / l2
+    reg: float = _DEFAULT  # λ: 0.1 / 0.005
+    rho: float = _DEFAULT  # ρ: 1 in all for an entity of a relation / 0.0005 in every step
+    negatives: int = _DEFAULT  # objects that a fact is ranked against in a step: 256 / 1
+    sampling: str = "uniform"  # where they are drawn from: uniform, degree, or the relation's own range
+    reciprocal: bool = _DEFAULT  # whether subjects are ranked by an inverse relation with a view of its own
+    targets: tuple[str, ...] | None = None  # relations that get views and are validated; None: all
     init_scale: float = 0.1  # σ of the initial Z and W_r
-    inner_epochs: int = 1  # draws of one round, in units of |D_r|
-    max_epochs: int = 100  # the most rounds × inner_epochs
+    batch: int = 16  # wave: facts whose gradients are taken together
+    wave_width: int = 16  # wave: blocks that start from one consensus
+    inner_epochs: int = 1  # paper: draws of one round, in units of |D_r|
+    max_epochs: int = _DEFAULT  # the most rounds × inner_epochs: 60 / 100
     max_seconds: float | None = None  # no new round is begun after this long
-    tol: float = 1e-6  # ε: stop when a round's mean training loss changes by less
-    patience: int = 5  # with validation triples: rounds without a better score before stopping
+    tol: float = _DEFAULT  # ε: stop when a round's mean training loss changes by less: 0 / 1e-6
+    patience: int = _DEFAULT  # with validation triples: rounds without a better score before stopping
     seed: int = 0
     threads: int | None = None  # None: as many as there are cores
     precision: str = "single"  # of the factors: single or double floats
 
     def __post_init__(self) -> None:
+        if self.solver in SOLVERS:
+            # relations that share nothing are trained by the paper's local algorithm
+            solver = "paper" if self.method == "independent" else self.solver
+            object.__setattr__(self, "solver", solver)
+            for name, default in _DEFAULTS[solver].items():
+                if getattr(self, name) is None:
+                    object.__setattr__(self, name, default)
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
             if value not in choices:
@@ -53,11 +103,38 @@ class Config:
             _check_whole("threads", self.threads, 1, 1024)
         if self.max_seconds is not None:
             _check_real("max_seconds", self.max_seconds, 0.0, True)
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Ask of settings what depends on others."""
+        if not isinstance(self.reciprocal, bool):
+            raise SettingError(f"reciprocal = {self.reciprocal!r}: must be True or False")
+        if self.targets is not None:
+            targets: Any = self.targets
+            if isinstance(targets, str) or not targets or not all(isinstance(t, str) for t in targets):
+                raise SettingError(
+                    f"targets = {self.targets!r}: must be labels of relations, or None for all"
+                )
+            object.__setattr__(self, "targets", tuple(targets))
+        if self.solver == "paper" and self.method != "popularity":
+            if self.method == "shared":
+                raise SettingError("method = 'shared': one A for all relations is trained by solver = 'wave'")
+            for name, only in _PAPER_ONLY.items():
+                if getattr(self, name) != only:
+                    raise SettingError(
+                        f"{name} = {getattr(self, name)!r}: solver = 'paper' knows {only!r} only; "
+                        "use solver = 'wave'"
+                    )
 
     @property
     def shares(self) -> bool:
         """Whether the relations meet in a consensus; without one, each trains alone from its own last A_r."""
-        return self.method == "consensus"
+        return self.method != "independent"
+
+    @property
+    def departs(self) -> bool:
+        """Whether relations leave the consensus."""
+        return self.method != "shared"
 
     @property
     def max_rounds(self) -> int:
@@ -78,9 +155,29 @@ class Config:
         return cls(**values)
 
 
-_CHOICES = {"method": METHODS, "solver": SOLVERS, "scorer": SCORERS, "loss": LOSSES, "precision": PRECISIONS}
+_CHOICES = {
+    "method": METHODS,
+    "solver": SOLVERS,
+    "scorer": SCORERS,
+    "loss": LOSSES,
+    "regulariser": REGULARISERS,
+    "sampling": SAMPLINGS,
+    "precision": PRECISIONS,
+}
+# What Algorithms 1 and 2 are written for.
+_PAPER_ONLY = {
+    "loss": "bpr",
+    "regulariser": "l2",
+    "negatives": 1,
+    "sampling": "uniform",
+    "reciprocal": False,
+    "targets": None,
+}
 _WHOLE = (
     ("dim", 1, 4096),
+    ("negatives", 1, 2**20),
+    ("batch", 1, 4096),
+    ("wave_width", 1, 4096),
     ("inner_epochs", 1, 10**6),
     ("max_epochs", 1, 10**9),
     ("patience", 1, 10**9),
@@ -109,9 +206,10 @@ def _check_real(name: str, value: object, least: float, strict: bool) -> None:
         )
 
 
-# Named starting points: `paper` is the middle of the paper's grids, `quick` shows in seconds whether data are
-# read right.
-PRESETS: dict[str, Config] = {
-    "paper": Config(),
-    "quick": Config(dim=10, max_epochs=10),
+# Named starting points: `paper` is the paper's algorithm in the middle of the paper's grids, `quick` shows in
+# seconds whether data are read right.
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "paper": {"solver": "paper"},
+    "quick": {"dim": 10, "max_epochs": 6, "negatives": 64},
 }

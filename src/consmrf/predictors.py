@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Protocol, Self
 
@@ -41,102 +41,184 @@ class Predictor(Protocol):
         """Build from what `arrays` and `settings` handed on; a ModelFileError if they do not fit together."""
 
 
+def _none(*shape: int) -> NDArray[Any]:
+    return np.empty(shape, np.float32)
+
+
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """Latent features: A_r = Z + Δ_r, with Δ_r as the few rows that differ from the consensus."""
+    """Latent features: A_r = Z + Δ_r, with Δ_r as the few rows that differ from the consensus.
+
+    With intercepts, ŷ_r(s, o) = q(a_s, w_r) · a_o + b_o, where b_o is the consensus intercept of o in its
+    role (`b`), what relation r adds to it (`delta_b`), and β_r times the logarithm of how often o has that
+    role (`log_share`). Reciprocal factors have 2R relations: number R + r is relation r turned round.
+    """
 
     kind: ClassVar[str] = "factors"
 
     scorer: str
     z: NDArray[Any]  # [E, k]
-    w: NDArray[Any]  # [R, m]
+    w: NDArray[Any]  # [R, m], or [2R, m]
     delta_indptr: NDArray[np.int64]  # [R + 1] where each relation's rows begin
     delta_rows: NDArray[np.int32]  # [n] entities, ascending within a relation
-    delta: NDArray[Any]  # [n, k]
-    # What all relations share: "mean", z + (1/R) Σ_r Δ_r, for views that one round made from z; or "none".
+    delta: NDArray[Any]  # [n, k]; [n, 0] where no features differ
+    # What all relations share: "mean", z + (1/R) Σ_r Δ_r, for views that one round made from z; "z"; "none"
     shared: str = "mean"
+    reciprocal: bool = False
+    b: NDArray[Any] = field(default_factory=lambda: _none(0, 2))  # [E, 2] as object, as subject; or none
+    delta_b: NDArray[Any] = field(default_factory=lambda: _none(0))  # [n], or none
+    log_share: NDArray[Any] = field(default_factory=lambda: _none(0, 2))  # [E, 2], or none
+    beta: NDArray[Any] = field(default_factory=lambda: _none(0))  # [R], or none
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The number of entities and of relations."""
-        return len(self.z), len(self.w)
+        """The number of entities and of the user's relations."""
+        return len(self.z), len(self.w) // (2 if self.reciprocal else 1)
 
     def object_scores(self, relation: int, subjects: NDArray[np.int32]) -> NDArray[np.float32]:
         q = queries(SCORERS[self.scorer], self._rows(relation, subjects), self.w[relation])
-        return self._times_view(q, relation)
+        return self._times_view(q, relation, side=0)
 
     def subject_scores(self, relation: int, objects: NDArray[np.int32]) -> NDArray[np.float32]:
+        if self.reciprocal:
+            turned = self.shape[1] + relation
+            q = queries(SCORERS[self.scorer], self._rows(turned, objects), self.w[turned])
+            return self._times_view(q, turned, side=1)
         p = transposed_queries(SCORERS[self.scorer], self._rows(relation, objects), self.w[relation])
-        return self._times_view(p, relation)
+        return self._times_view(p, relation, side=1)
 
     def consensus(self) -> Factors:
         """Hand on the same with every relation seeing the consensus."""
         if self.shared == "none":
             raise SettingError("view = 'consensus': these relations share nothing; use view = 'target'")
-        total = np.zeros_like(self.z)
-        for lo, hi in pairwise(self.delta_indptr):
-            total[self.delta_rows[lo:hi]] += self.delta[lo:hi]
+        z = self.z
+        if self.shared == "mean":
+            total = np.zeros_like(z)
+            for lo, hi in pairwise(self.delta_indptr):
+                total[self.delta_rows[lo:hi]] += self.delta[lo:hi]
+            z = z + total / len(self.w)
         none = np.zeros_like(self.delta_indptr)
-        z = self.z + total / len(self.w)
-        return Factors(self.scorer, z, self.w, none, self.delta_rows[:0], self.delta[:0])
+        return replace(
+            self,
+            z=z,
+            delta_indptr=none,
+            delta_rows=self.delta_rows[:0],
+            delta=self.delta[:0],
+            delta_b=self.delta_b[:0],
+            log_share=self.log_share[:0],
+            beta=self.beta[:0],
+        )
 
     def view(self, relation: int) -> NDArray[Any]:
         """Hand on the dense A_r [E, k]."""
-        rows, delta = self._delta(relation)
         a = self.z.copy()
-        a[rows] += delta
+        if self.delta.shape[1]:
+            own = self._own(relation)
+            a[self.delta_rows[own]] += self.delta[own]
         return a
 
-    def _delta(self, relation: int) -> tuple[NDArray[np.int32], NDArray[Any]]:
-        lo, hi = self.delta_indptr[relation], self.delta_indptr[relation + 1]
-        return self.delta_rows[lo:hi], self.delta[lo:hi]
+    def departures(self) -> NDArray[np.float64]:
+        """Hand on, by relation, how far its view is from the consensus: ‖Δ_r‖ over ‖Z‖ on the rows of Δ_r."""
+        told = np.zeros(len(self.delta_indptr) - 1)
+        if self.delta.shape[1]:
+            for r in range(len(told)):
+                own = self._own(r)
+                beside = float(np.linalg.norm(self.z[self.delta_rows[own]]))
+                told[r] = float(np.linalg.norm(self.delta[own])) / beside if beside else 0.0
+        return told
+
+    def _own(self, relation: int) -> slice:
+        return slice(int(self.delta_indptr[relation]), int(self.delta_indptr[relation + 1]))
 
     def _rows(self, relation: int, entities: NDArray[np.int32]) -> NDArray[Any]:
         """Hand on these entities' rows of A_r, without the rest of it."""
-        rows, delta = self._delta(relation)
+        own = self._own(relation)
+        rows = self.delta_rows[own]
         a: NDArray[Any] = self.z[entities]
-        if len(rows):
+        if len(rows) and self.delta.shape[1]:
             at = np.minimum(np.searchsorted(rows, entities), len(rows) - 1)
-            own = rows[at] == entities
-            a[own] += delta[at[own]]
+            found = rows[at] == entities
+            a[found] += self.delta[own][at[found]]
         return a
 
-    def _times_view(self, q: NDArray[Any], relation: int) -> NDArray[np.float32]:
-        """Hand on q A_rᵀ as q Zᵀ and a correction of Δ_r's columns: A_r is never built, Z never copied."""
-        rows, delta = self._delta(relation)
+    def _times_view(self, q: NDArray[Any], relation: int, side: int) -> NDArray[np.float32]:
+        """Hand on q A_rᵀ + b as q Zᵀ and a correction of Δ_r's columns: A_r is never built, Z never copied.
+
+        Without a view of its own for subjects, the relation's own intercepts are for objects only.
+        """
+        own = self._own(relation)
+        rows = self.delta_rows[own]
         q = q.astype(self.z.dtype, copy=False)
         scores: NDArray[Any] = q @ self.z.T
-        if len(rows):
-            scores[:, rows] += q @ delta.T
+        if len(self.b):
+            scores += self.b[:, side]
+        if len(self.beta):
+            scores += self.beta[relation] * self.log_share[:, side]
+        if len(rows) and self.delta.shape[1]:
+            scores[:, rows] += q @ self.delta[own].T
+        if len(rows) and len(self.delta_b) and (self.reciprocal or side == 0):
+            scores[:, rows] += self.delta_b[own]
         return scores.astype(np.float32, copy=False)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        names = ("z", "w", "delta_indptr", "delta_rows", "delta")
-        return {name: getattr(self, name) for name in names}
+        return {name: np.ascontiguousarray(getattr(self, name)) for name in _FACTOR_ARRAYS}
 
     def settings(self) -> dict[str, Any]:
-        unusual = {} if self.shared == "mean" else {"shared": self.shared}
+        unusual: dict[str, Any] = {} if self.shared == "mean" else {"shared": self.shared}
+        if self.reciprocal:
+            unusual["reciprocal"] = True
         return {"scorer": self.scorer, "dim": self.z.shape[1], **unusual}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Self:
-        _check_arrays(arrays, {"z": "f2", "w": "f2", "delta_indptr": "i1", "delta_rows": "i1", "delta": "f2"})
+        first = {"b": _none(0, 2), "delta_b": _none(0), "log_share": _none(0, 2), "beta": _none(0)}
+        arrays = {**first, **arrays}  # a model of the first version has no intercepts
+        _check_arrays(arrays, _FACTOR_ARRAYS)
         name = str(settings.get("scorer"))
         if name not in SCORERS:
             raise ModelFileError(f"scorer {name!r}: must be one of {', '.join(SCORERS)}")
         shared = str(settings.get("shared", "mean"))
-        if shared not in ("mean", "none"):
-            raise ModelFileError(f"shared {shared!r}: must be mean or none")
-        made = cls(scorer=name, shared=shared, **arrays)
-        k = made.z.shape[1]
+        if shared not in ("mean", "z", "none"):
+            raise ModelFileError(f"shared {shared!r}: must be mean, z or none")
+        reciprocal = settings.get("reciprocal", False)
+        if not isinstance(reciprocal, bool):
+            raise ModelFileError(f"reciprocal {reciprocal!r}: must be true or false")
+        made = cls(scorer=name, shared=shared, reciprocal=reciprocal, **arrays)
+        made._check(settings.get("dim"))
+        return made
+
+    def _check(self, dim: object) -> None:
+        """Ask that the arrays fit together."""
+        k, n = self.z.shape[1], len(self.delta_rows)
         if (
-            k != settings.get("dim")
-            or made.delta.shape[1] != k
-            or made.w.shape[1] != SCORERS[name].weights(k)
+            k != dim
+            or self.delta.shape[1] not in (0, k)
+            or self.w.shape[1] != SCORERS[self.scorer].weights(k)
         ):
             raise ModelFileError("the factors z, w and delta differ in their number of features")
-        _check_csr(made.delta_indptr, made.delta_rows, made.delta, made.shape)
-        return made
+        if self.reciprocal and len(self.w) % 2:
+            raise ModelFileError(f"{len(self.w)} relations: reciprocal factors have two for each")
+        intercepts = {"b": len(self.z), "log_share": len(self.z), "delta_b": n, "beta": len(self.w)}
+        for name, length in intercepts.items():
+            array = getattr(self, name)
+            if len(array) not in (0, length) or (array.ndim == 2 and array.shape[1] != 2):
+                raise ModelFileError(f"array {name!r} is {list(array.shape)}: it does not fit the factors")
+        if bool(len(self.beta)) != bool(len(self.log_share)):
+            raise ModelFileError("arrays 'beta' and 'log_share': one is there and the other is not")
+        _check_csr(self.delta_indptr, self.delta_rows, self.delta, (len(self.z), len(self.w)))
+
+
+_FACTOR_ARRAYS = {
+    "z": "f2",
+    "w": "f2",
+    "delta_indptr": "i1",
+    "delta_rows": "i1",
+    "delta": "f2",
+    "b": "f2",
+    "delta_b": "f1",
+    "log_share": "f2",
+    "beta": "f1",
+}
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,7 +64,7 @@ class Settings:
         if preset not in PRESETS:
             raise SettingError(f"preset = {preset!r}: must be one of {', '.join(PRESETS)}")
         given = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(PRESETS[preset], **{name: x for name, x in given.items() if x is not None})
+        return Config(**PRESETS[preset] | {name: x for name, x in given.items() if x is not None})
 
 
 @Parameter(name="*")

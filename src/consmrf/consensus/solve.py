@@ -1,6 +1,8 @@
-"""Algorithm 1.
+"""Algorithm 1, and the waves: sweep, let the sweep move the consensus, repeat until a reason to stop.
 
-Sweep the relations, average, repeat until a reason to stop. The sweep and the validation are callables.
+The loop is one. What differs between the solvers is one function each, handed to it: `admm` averages what all
+relations did from one Z; `waves` takes over what the sweep has merged, wave by wave. The sweep and the
+validation are callables.
 """
 
 from __future__ import annotations
@@ -10,13 +12,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from consmrf.config import Config
 from consmrf.consensus.average import dual_residual, mean_change, primal_residual, update_z
 from consmrf.consensus.state import ConsensusState, Floats, LocalUpdate, Views
+from consmrf.consensus.wave import WaveState, WaveSwept, WaveViews
 from consmrf.errors import DivergedError
 
-__all__ = ["Info", "Round", "Solution", "Status", "Sweep", "Swept", "Validate", "solve", "terminate"]
+__all__ = ["Best", "Info", "Outcome", "Round", "Solution", "Stage", "Status", "Sweep", "Swept", "Validate"]
+__all__ += ["admm", "solve", "terminate", "waves"]
 
 
 class Status(Enum):
@@ -56,6 +61,7 @@ class Round:
     balance: float  # local_total / (workers × local_critical_path); 1 is perfect
     validation: float | None
     seconds: dict[str, float]  # local_total, local_critical_path, consensus, validation, elapsed
+    stage: str = "rounds"  # of the wave solver: consensus, then departures
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,9 @@ class Info:
     @property
     def summary(self) -> str:
         """The status sentence, and a second one where the loss shows that nothing was learned."""
-        share = self.rounds[-1].loss / math.log(2) if self.rounds else 0.0
+        if not self.rounds or self.rounds[-1].stage != "rounds":  # only BPR's loss has a known worst
+            return self.status.value
+        share = self.rounds[-1].loss / math.log(2)
         if share > 1 + _NEAR:
             return f"{self.status.value} {_WORSE_THAN_CHANCE}"
         return f"{self.status.value} {_NOTHING_LEARNED}" if share > 1 - _NEAR else self.status.value
@@ -81,23 +89,64 @@ class Info:
 
 @dataclass(frozen=True)
 class Swept:
-    """One sweep over all relations: updates in the order of the relations, wall time, workers."""
+    """The paper's sweep over all relations: updates in the order of the relations, wall time, workers."""
 
     updates: Sequence[LocalUpdate]
     seconds: float
     workers: int
+
+    @property
+    def loss(self) -> float:
+        """The loss summed over the samples; not finite where anything is not."""
+        return math.fsum(u.loss + 0.0 * u.squares for u in self.updates)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a round came to: the views that predict, and the figures of its record."""
+
+    views: AnyViews
+    samples: int
+    rejected: int
+    touched_rows: int
+    primal: float
+    dual: float
+    rho: float
+    local_total: float
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best views so far, their validation score and the round they are from."""
+
+    views: AnyViews
+    score: float | None
+    round: int
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where a run begins and ends: a fit may be several, one after the other."""
+
+    name: str
+    until: int  # the last round
+    before: tuple[Round, ...] = ()  # the rounds of earlier stages
+    best: Best | None = None  # what to beat
 
 
 @dataclass(frozen=True)
 class Solution:
     """The views that predict, the state they came from, and how it went."""
 
-    views: Views
-    state: ConsensusState
+    views: Any  # the Views of the state's kind
+    state: Any
     info: Info
+    score: float | None = None  # of the views, on validation
 
 
-Sweep = Callable[[ConsensusState, int], Swept]
+AnyViews = Views | WaveViews
+Sweep = Callable[[Any, int], Any]
+Step = Callable[[Any, Any], Outcome]
 # BPR's loss is ln 2 for scores that say nothing; this near to it, they still say next to nothing.
 _NEAR = 0.01
 _NOTHING_LEARNED = (
@@ -107,74 +156,100 @@ _NOTHING_LEARNED = (
 _WORSE_THAN_CHANCE = "But the training loss is above that of random scores. Lower learning_rate."
 
 Average = Callable[[Floats, Sequence[LocalUpdate]], Floats]
-Validate = Callable[[Views], float]
+Validate = Callable[[Any], float]
 OnRound = Callable[[Round], None]
 
 
-def solve(
-    state: ConsensusState,
-    sweep: Sweep,
-    config: Config,
-    *,
-    average: Average = mean_change,
-    validate: Validate | None = None,
-    on_round: OnRound | None = None,
-) -> Solution:
-    """Run Algorithm 1 from `state`, which it changes; hand on the best views and the record of every round.
+def admm(state: ConsensusState, swept: Swept, average: Average = mean_change) -> Outcome:
+    """The paper's consensus step: Z is the mean of what all relations made of the last one.
 
     `average` turns a round's updates into the change of Z: the mean of the Δ_r, unless a baseline shares
     nothing.
     """
+    updates = swept.updates
+    change = average(state.z, updates)
+    views = Views(state.z, updates)
+    state.z = update_z(state.z, change)  # line 13; line 15's V_r follows from the drift
+    return Outcome(
+        views=views,
+        samples=sum(update.samples for update in updates),
+        rejected=sum(update.rejected for update in updates),
+        touched_rows=sum(len(update.rows) for update in updates),
+        primal=primal_residual(change, updates),
+        dual=dual_residual(change, state.rho, len(updates)),
+        rho=state.rho,
+        local_total=math.fsum(update.seconds for update in updates),
+    )
+
+
+def waves(state: WaveState, swept: WaveSwept) -> Outcome:
+    """The waves' step: the sweep has merged each wave into the state already, what is left is the record."""
+    return Outcome(
+        views=state.views(),
+        samples=swept.samples,
+        rejected=swept.rejected,
+        touched_rows=len(state.rows.own),
+        primal=state.departure(),
+        dual=math.sqrt(swept.moved),
+        rho=state.rho,
+        local_total=swept.local_total,
+    )
+
+
+def solve(
+    state: ConsensusState | WaveState,
+    sweep: Sweep,
+    config: Config,
+    *,
+    step: Step = admm,
+    stage: Stage | None = None,
+    validate: Validate | None = None,
+    on_round: OnRound | None = None,
+) -> Solution:
+    """Sweep and step from `state`, which is changed; hand on the best views and the record of every round."""
     begun = time.perf_counter()
-    rounds: list[Round] = []
-    views, best, status = None, 0, None
+    stage = stage or Stage("rounds", config.max_rounds)
+    rounds, best, status = list(stage.before), stage.best, None
     try:
         while status is None:
             number = len(rounds) + 1
-            swept = sweep(state, number)  # lines 9 to 12: A_r ← Z, then UpdateAW, for all r in parallel
-            if not _finite(swept):
+            swept = sweep(state, number)  # lines 9 to 12: UpdateAW for all r in parallel
+            if not math.isfinite(swept.loss):
                 status = Status.DIVERGED
                 break
-            averaged = time.perf_counter()
-            change = average(state.z, swept.updates)
-            latest = Views(state.z, swept.updates)
-            state.z = update_z(state.z, change)  # line 13; line 15's V_r follows from the drift
-            seconds = {"consensus": time.perf_counter() - averaged}
-            score = _validated(validate, latest, seconds)
-            rounds.append(
-                _record(
-                    state, swept, change, rounds, score, seconds | {"elapsed": time.perf_counter() - begun}
-                )
+            stepped = time.perf_counter()
+            outcome = step(state, swept)
+            seconds = {"consensus": time.perf_counter() - stepped}
+            score = _validated(validate, outcome.views, seconds)
+            seconds["elapsed"] = (
+                time.perf_counter() - begun + (stage.before[-1].seconds["elapsed"] if stage.before else 0)
             )
-            if score is None or best == 0 or score > (rounds[best - 1].validation or 0.0):
-                views, best = latest, number
-            status = terminate(rounds, best, config)
+            rounds.append(_record(swept, outcome, rounds, score, stage.name, seconds))
+            if score is None or best is None or score > (best.score or 0.0):
+                best = Best(outcome.views.kept(validate is not None), score, number)
+            status = terminate(rounds, max(best.round, len(stage.before)), config, stage.until)
             if on_round is not None:
                 on_round(rounds[-1])
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
-    return _finish(state, views, status, rounds, best, time.perf_counter() - begun)
+    return _finish(state, best, status, rounds, time.perf_counter() - begun)
 
 
-def terminate(rounds: Sequence[Round], best: int, config: Config) -> Status | None:
+def terminate(rounds: Sequence[Round], best: int, config: Config, until: int | None = None) -> Status | None:
     """Say whether the rounds so far are reason to stop; reads the record only."""
     last = rounds[-1]
     if last.validation is not None and last.round - best >= config.patience:
         return Status.PATIENCE
     if last.loss_change is not None and abs(last.loss_change) < config.tol:
         return Status.CONVERGED
-    if last.round >= config.max_rounds:
+    if last.round >= (config.max_rounds if until is None else until):
         return Status.MAX_EPOCHS
     if config.max_seconds is not None and last.seconds["elapsed"] >= config.max_seconds:
         return Status.MAX_SECONDS
     return None
 
 
-def _finite(swept: Swept) -> bool:
-    return all(math.isfinite(update.loss) and math.isfinite(update.squares) for update in swept.updates)
-
-
-def _validated(validate: Validate | None, views: Views, seconds: dict[str, float]) -> float | None:
+def _validated(validate: Validate | None, views: AnyViews, seconds: dict[str, float]) -> float | None:
     if validate is None:
         return None
     begun = time.perf_counter()
@@ -184,46 +259,45 @@ def _validated(validate: Validate | None, views: Views, seconds: dict[str, float
 
 
 def _record(
-    state: ConsensusState,
-    swept: Swept,
-    change: Floats,
+    swept: Swept | WaveSwept,
+    outcome: Outcome,
     before: Sequence[Round],
     score: float | None,
+    stage: str,
     seconds: dict[str, float],
 ) -> Round:
-    updates = swept.updates
-    samples = sum(update.samples for update in updates)
-    loss = math.fsum(update.loss for update in updates) / samples
-    local_total = math.fsum(update.seconds for update in updates)
+    loss = swept.loss / outcome.samples
+    told = before[-1] if before and before[-1].stage == stage else None
     return Round(
         round=len(before) + 1,
         loss=loss,
-        loss_change=loss - before[-1].loss if before else None,
-        primal_residual=primal_residual(change, updates),
-        dual_residual=dual_residual(change, state.rho, len(updates)),
-        rho=state.rho,
-        samples=samples,
-        rejected_negatives=sum(update.rejected for update in updates),
-        touched_rows=sum(len(update.rows) for update in updates),
-        balance=local_total / (swept.workers * swept.seconds) if swept.seconds else 1.0,
+        loss_change=None if told is None else loss - told.loss,
+        primal_residual=outcome.primal,
+        dual_residual=outcome.dual,
+        rho=outcome.rho,
+        samples=outcome.samples,
+        rejected_negatives=outcome.rejected,
+        touched_rows=outcome.touched_rows,
+        balance=outcome.local_total / (swept.workers * swept.seconds) if swept.seconds else 1.0,
         validation=score,
-        seconds={"local_total": local_total, "local_critical_path": swept.seconds, **seconds},
+        seconds={"local_total": outcome.local_total, "local_critical_path": swept.seconds, **seconds},
+        stage=stage,
     )
 
 
 def _finish(
-    state: ConsensusState,
-    views: Views | None,
+    state: ConsensusState | WaveState,
+    best: Best | None,
     status: Status,
     rounds: Sequence[Round],
-    best: int,
     seconds: float,
 ) -> Solution:
-    if views is None:
+    if best is None:
         if status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         raise DivergedError(
             f"training diverged in its first round with rho = {state.rho:g}: values that are not finite "
             "appeared; lower rho or learning_rate, or raise reg"
         )
-    return Solution(views, state, Info(status, tuple(rounds), best, seconds={"solve": seconds}))
+    info = Info(status, tuple(rounds), best.round, seconds={"solve": seconds})
+    return Solution(best.views, state, info, best.score)

@@ -99,6 +99,11 @@ class Views:
     z: Floats
     updates: Sequence[LocalUpdate]
 
+    def kept(self, copy: bool) -> Views:
+        """Hand on what later rounds leave alone: these are not written to again."""
+        del copy
+        return self
+
     def a(self, relation: int) -> Floats:
         """Hand on the dense A_r."""
         a = self.z.copy()
