@@ -8,28 +8,36 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
+from consmrf.baselines.counted import Counted
 from consmrf.baselines.independent import no_change
 from consmrf.baselines.popularity import popularity
 from consmrf.config import Config
-from consmrf.consensus.average import mean_change
-from consmrf.consensus.local import LocalProblem, local_problems
+from consmrf.consensus.facts import Layout, lay_out
+from consmrf.consensus.local import local_problems
 from consmrf.consensus.memory import MemoryEstimate, estimate
-from consmrf.consensus.solve import Info, Round, Solution, Status, Validate, solve
+from consmrf.consensus.solve import Best, Info, Round, Stage, Status, admm, solve, waves
 from consmrf.consensus.state import Views, initial_state
+from consmrf.consensus.wave import WaveViews, initial_wave
 from consmrf.engine.threads import Threads
+from consmrf.engine.waves import Waves
 from consmrf.errors import InputError
 from consmrf.evaluation.ranking import ValidationScore
+from consmrf.evaluation.selection import choose
 from consmrf.graph.partition import partition
 from consmrf.graph.triples import Graph, check_graphs
 from consmrf.model import Model
 from consmrf.predictors import Factors
 
-__all__ = ["Result", "estimate_memory", "factors", "fit"]
+__all__ = ["Result", "estimate_memory", "factors", "fit", "wave_factors"]
 
 _DEFAULTS = Config()
+# Of epochs and of time, what the wave solver's consensus may have; its departures have the rest.
+_CONSENSUS_SHARE = 0.75
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,9 @@ def fit(
         begun = time.perf_counter()
         model = popularity(graph, config)
         return Result(model, Info(Status.DIRECT, seconds={"total": time.perf_counter() - begun}))
-    return _iterate(graph, valid, config, on_round)
+    if config.solver == "paper":
+        return _rounds(graph, valid, config, on_round)
+    return _waves(graph, valid, config, on_round)
 
 
 def estimate_memory(graph: Graph, config: Config = _DEFAULTS) -> MemoryEstimate:
@@ -69,15 +79,17 @@ def estimate_memory(graph: Graph, config: Config = _DEFAULTS) -> MemoryEstimate:
     )
 
 
-def _iterate(
+def _rounds(
     graph: Graph, valid: Graph | None, config: Config, on_round: Callable[[Round], None] | None
 ) -> Result:
+    """The paper's algorithm: rounds of local updates and averages."""
     begun = time.perf_counter()
     n_entities = len(graph.vocabulary.entities)
     partitions = partition(graph)
     problems = local_problems(partitions, n_entities, config.inner_epochs)
-    skipped = _count_skipped(graph, problems)
-    validate = _validation(graph, valid, config)
+    skipped = _check_skipped(graph, sum(problem.skipped for problem in problems))
+    score = _validation(graph, valid, config)
+    validate = None if score is None else (lambda views: score(factors(views, config)))
     state = initial_state(partitions, n_entities, config)
     setup = time.perf_counter() - begun
     with Threads(problems, n_entities, config) as engine:
@@ -85,17 +97,99 @@ def _iterate(
             state,
             engine.sweep,
             config,
-            average=mean_change if config.shares else no_change,
+            step=admm if config.shares else partial(admm, average=no_change),
             validate=validate,
             on_round=on_round,
         )
     seconds = {"setup": setup, **solution.info.seconds, "total": time.perf_counter() - begun}
     info = replace(solution.info, skipped_triples=skipped, seconds=seconds)
-    return Result(_model(graph, solution, config, info), info)
+    return Result(_model(graph, factors(solution.views, config), config, info), info)
 
 
-def _count_skipped(graph: Graph, problems: Sequence[LocalProblem]) -> int:
-    skipped = sum(problem.skipped for problem in problems)
+def _waves(
+    graph: Graph, valid: Graph | None, config: Config, on_round: Callable[[Round], None] | None
+) -> Result:
+    """The wave solver: relations find the consensus, then each leaves it as far as validation bears out."""
+    begun = time.perf_counter()
+    targets = _targets(graph, config)
+    layout = lay_out(
+        partition(graph),
+        len(graph.vocabulary.entities),
+        reciprocal=config.reciprocal,
+        views=targets if config.departs else (),
+    )
+    skipped = _check_skipped(graph, layout.skipped)
+    score = _validation(graph, valid, config, targets)
+    validate = None if score is None else (lambda views: score(wave_factors(layout, views, config)))
+    first = _first_stage(config)
+    state = initial_wave(layout, first)
+    with Waves(layout, state, config) as engine:
+        found = solve(
+            *(state, engine.sweep, first),
+            step=waves,
+            stage=Stage("consensus", first.max_epochs),
+            validate=validate,
+            on_round=on_round,
+        )
+    if config.departs and found.info.status not in (Status.INTERRUPTED, Status.DIVERGED):
+        state = state.depart(found.views, config)
+        stage = Stage(
+            "departures",
+            len(found.info.rounds) + config.max_epochs - first.max_epochs,
+            before=found.info.rounds,
+            best=None if score is None else Best(found.views, found.score, found.info.best_round),
+        )
+        with Waves(layout, state, config, _taking_part(layout, targets)) as engine:
+            found = solve(
+                *(state, engine.sweep, config), step=waves, stage=stage, validate=validate, on_round=on_round
+            )
+    predictor = wave_factors(layout, found.views, config)
+    if config.departs and score is not None:
+        predictor = _settled(layout, predictor, score)
+    info = replace(found.info, skipped_triples=skipped, seconds={"total": time.perf_counter() - begun})
+    return Result(_model(graph, predictor, config, info), info)
+
+
+def _first_stage(config: Config) -> Config:
+    """Hand on the settings with the consensus' share of epochs and of time."""
+    if not config.departs:
+        return config
+    share = _CONSENSUS_SHARE
+    seconds = None if config.max_seconds is None else share * config.max_seconds
+    return replace(config, max_epochs=max(1, round(share * config.max_epochs)), max_seconds=seconds)
+
+
+def _targets(graph: Graph, config: Config) -> list[int] | None:
+    """Hand on the ids of the relations that the user cares about; None for all."""
+    if config.targets is None:
+        return None
+    return [graph.vocabulary.relation(label) for label in config.targets]
+
+
+def _taking_part(layout: Layout, targets: Sequence[int] | None) -> NDArray[np.bool_] | None:
+    """Hand on which of the layout's relations, twins included, are among the targets."""
+    if targets is None:
+        return None
+    n = layout.n_relations // 2 if layout.facts.twins else layout.n_relations
+    return np.isin(np.arange(layout.n_relations) % n, targets)
+
+
+def _settled(layout: Layout, predictor: Factors, score: ValidationScore) -> Factors:
+    """Hand on the factors with the share of its departure that validation bears out for each relation."""
+    counted = Counted.of(layout)
+
+    def ranks(tau: float, beta: float) -> NDArray[np.float64]:
+        same = np.ones(layout.n_relations)
+        return score.ranks(counted.mixed(predictor, tau * same, beta * same)).ravel()
+
+    asked = score.triples[:, 1]
+    turned = asked + (layout.n_relations // 2 if layout.facts.twins else 0)
+    both = np.concatenate([asked, turned])
+    choice = choose(ranks, both, layout.n_relations, layout.n_entities)
+    return counted.mixed(predictor, choice.tau, choice.beta)
+
+
+def _check_skipped(graph: Graph, skipped: int) -> int:
     if skipped == len(graph):
         what = (
             "the graph has no triples"
@@ -108,17 +202,20 @@ def _count_skipped(graph: Graph, problems: Sequence[LocalProblem]) -> int:
     return skipped
 
 
-def _validation(graph: Graph, valid: Graph | None, config: Config) -> Validate | None:
+def _validation(
+    graph: Graph, valid: Graph | None, config: Config, targets: Sequence[int] | None = None
+) -> ValidationScore | None:
     if valid is None:
         return None
     triples = valid.encode(graph.vocabulary).triples
+    if targets is not None:
+        triples = triples[np.isin(triples[:, 1], targets)]
     if not len(triples):
         raise InputError(
             f"nothing to validate on: none of the {len(valid)} validation triples has labels that all occur "
             "in the training triples; check that both files name things alike, or fit without validation"
         )
-    score = ValidationScore(triples, graph.triples, len(graph.vocabulary.entities), seed=config.seed)
-    return lambda views: score(factors(views, config))
+    return ValidationScore(triples, graph.triples, len(graph.vocabulary.entities), seed=config.seed)
 
 
 def factors(views: Views, config: Config) -> Factors:
@@ -136,7 +233,24 @@ def factors(views: Views, config: Config) -> Factors:
     )
 
 
-def _model(graph: Graph, solution: Solution, config: Config, info: Info) -> Model:
+def wave_factors(layout: Layout, views: WaveViews, config: Config) -> Factors:
+    """Hand on what predicts after a wave; the arrays are the views' own."""
+    facts = layout.facts
+    return Factors(
+        scorer=config.scorer,
+        z=views.z,
+        w=views.w,
+        delta_indptr=facts.view_indptr,
+        delta_rows=facts.view_entities,
+        delta=views.delta,
+        shared="z",
+        reciprocal=config.reciprocal,
+        b=views.b,
+        delta_b=views.delta_b,
+    )
+
+
+def _model(graph: Graph, predictor: Factors, config: Config, info: Info) -> Model:
     provenance = {
         "triples": len(graph),
         "skipped_triples": info.skipped_triples,
@@ -144,4 +258,4 @@ def _model(graph: Graph, solution: Solution, config: Config, info: Info) -> Mode
         "rounds": len(info.rounds),
         "best_round": info.best_round,
     }
-    return Model(graph.vocabulary, graph.triples, factors(solution.views, config), config, provenance)
+    return Model(graph.vocabulary, graph.triples, predictor, config, provenance)

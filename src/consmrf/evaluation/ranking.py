@@ -224,5 +224,9 @@ class ValidationScore:
 
     def __call__(self, scorer: Scorer) -> float:
         """Hand on the MRR; scores that are not finite are an InputError."""
+        return mrr(self.ranks(scorer).ravel())
+
+    def ranks(self, scorer: Scorer) -> NDArray[np.float64]:
+        """Hand on [2, n]: the rank of each of `triples` as object, and as subject."""
         with one_blas_thread():
-            return mrr(np.concatenate([rank(scorer, asked).rank for asked in self._queries]))
+            return np.stack([rank(scorer, asked).rank for asked in self._queries])
