@@ -29,7 +29,6 @@ from consmrf.consensus.primitives import (
     position,
     prefetch,
     query,
-    weights_of,
 )
 from consmrf.consensus.scorers import SCORERS
 
@@ -134,7 +133,7 @@ def _leave_pool(pool_rows: Any, place_of: Any, pool: int) -> None:
 def _row_of_view(
     stage: int, wide: Any, out: Any, z_row: Any, own: Any, slot: int, own_rows: Any, intercepts: Any
 ) -> None:
-    """Write a_e | b_e of the relation's view: z, and what the relation has of its own; `wide` = k, d, role."""
+    """Write a_e | b_e of the relation's view: z, and what the relation has of its own; `wide`: k, d, role."""
     dim, d, role = wide
     for k in range(d):
         out[k] = z_row[k]
@@ -368,7 +367,7 @@ def _make_train(form: Form, source: int) -> Any:
     """Build the training of a block that has been laid out."""
     scorer, loss = SCORERS[form.scorer].code, LOSSES[form.loss].code
     dim, pool, stage = form.dim, form.pool, form.stage
-    d, weights, own_width = padded(dim), weights_of.py_func(scorer, dim), dim if stage == DEPARTURES else 1
+    d, weights, own_width = padded(dim), SCORERS[form.scorer].weights(dim), dim if stage == DEPARTURES else 1
     cubic = int(form.cubic)
 
     @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
