@@ -16,9 +16,9 @@ from consmrf.errors import DivergedError, InputError, SettingError
 from consmrf.evaluation.protocol import evaluate
 from consmrf.fit import estimate_memory, fit
 from consmrf.graph.partition import partition
-from problems import graph_of, planted_graph, random_graph
+from problems import graph_of, paper, planted_graph, random_graph
 
-PLANTED = Config(dim=16, inner_epochs=5, max_epochs=150, tol=0, threads=2)
+PLANTED = paper(dim=16, inner_epochs=5, max_epochs=150, tol=0, threads=2)
 
 
 def auc(result, test):
@@ -61,7 +61,7 @@ def test_the_model_is_the_same_for_any_number_of_threads(method):
     train, valid, _, _ = planted_graph(n_entities=80)
     models = []
     for threads in (1, 2, 7):
-        config = Config(dim=6, max_epochs=8, seed=4, threads=threads, method=method)
+        config = paper(dim=6, max_epochs=8, seed=4, threads=threads, method=method)
         result = fit(train, valid=valid, config=config)
         models.append((result.model.predictor.arrays(), [r.validation for r in result.info.rounds]))
     for arrays, scores in models[1:]:
@@ -73,7 +73,7 @@ def test_the_model_is_the_same_for_any_number_of_threads(method):
 def test_prediction_for_a_relation_uses_its_own_view():
     graph = random_graph(0)
     rounds = []
-    result = fit(graph, config=Config(dim=4, max_epochs=3, tol=0, precision="double"), on_round=rounds.append)
+    result = fit(graph, config=paper(dim=4, max_epochs=3, tol=0, precision="double"), on_round=rounds.append)
     predictor = result.model.predictor
     a = predictor.view(2)
     assert not np.array_equal(a, predictor.z)
@@ -84,7 +84,7 @@ def test_prediction_for_a_relation_uses_its_own_view():
 
 def test_the_consensus_view_is_the_mean_of_the_views():
     graph = random_graph(0)
-    config = Config(dim=4, max_epochs=3, tol=0, precision="double")
+    config = paper(dim=4, max_epochs=3, tol=0, precision="double")
     model = fit(graph, config=config).model
     mean = np.mean([model.predictor.view(r) for r in range(4)], axis=0)
     np.testing.assert_allclose(model.predictor.consensus().z, mean, atol=1e-12)
@@ -99,7 +99,7 @@ def test_the_consensus_view_is_the_mean_of_the_views():
 def test_independent_models_keep_every_row_they_ever_moved():
     """One relation alone, without ρ, is plain SGD from Z⁰: two rounds of one epoch are one round of two."""
     graph = random_graph(0, n_entities=300, sizes=(30,))
-    config = Config(dim=4, method="independent", max_epochs=6, tol=0, precision="double")
+    config = paper(dim=4, method="independent", max_epochs=6, tol=0, precision="double")
     result = fit(graph, config=config)
     touched = [record.touched_rows for record in result.info.rounds]
     assert touched == sorted(touched)
@@ -110,30 +110,30 @@ def test_independent_models_keep_every_row_they_ever_moved():
 
 def test_a_fit_that_learned_nothing_says_so():
     graph = random_graph(0)
-    nothing = fit(graph, config=Config(dim=2, max_epochs=1, learning_rate=1e-6))
+    nothing = fit(graph, config=paper(dim=2, max_epochs=1, learning_rate=1e-6))
     assert "inner_epochs" in nothing.info.summary
-    wild = fit(graph, config=Config(dim=8, max_epochs=2, learning_rate=50.0, init_scale=3.0, tol=0))
+    wild = fit(graph, config=paper(dim=8, max_epochs=2, learning_rate=50.0, init_scale=3.0, tol=0))
     assert wild.info.rounds[-1].loss > 0.7
     assert "Lower learning_rate" in wild.info.summary
-    something = fit(graph, config=Config(dim=8, max_epochs=60, inner_epochs=20, reg=0, tol=0))
+    something = fit(graph, config=paper(dim=8, max_epochs=60, inner_epochs=20, reg=0, tol=0))
     assert something.info.summary == something.info.status.value
 
 
 def test_each_reason_to_stop_is_named():
     graph = random_graph(0)
     status = {
-        Status.MAX_EPOCHS: Config(dim=3, max_epochs=3, tol=0),
-        Status.CONVERGED: Config(dim=3, max_epochs=50, tol=10),
-        Status.MAX_SECONDS: Config(dim=3, max_epochs=10**6, tol=0, max_seconds=1e-9),
+        Status.MAX_EPOCHS: paper(dim=3, max_epochs=3, tol=0),
+        Status.CONVERGED: paper(dim=3, max_epochs=50, tol=10),
+        Status.MAX_SECONDS: paper(dim=3, max_epochs=10**6, tol=0, max_seconds=1e-9),
     }
     for expected, config in status.items():
         assert fit(graph, config=config).info.status is expected
-    assert len(fit(graph, config=Config(dim=3, max_epochs=7, inner_epochs=3, tol=0)).info.rounds) == 3
+    assert len(fit(graph, config=paper(dim=3, max_epochs=7, inner_epochs=3, tol=0)).info.rounds) == 3
 
 
 def test_validation_stops_and_the_best_round_is_kept():
     train, valid, _, _ = planted_graph(n_entities=80)
-    config = Config(dim=6, max_epochs=400, inner_epochs=4, patience=3, tol=0)
+    config = paper(dim=6, max_epochs=400, inner_epochs=4, patience=3, tol=0)
     result = fit(train, valid=valid, config=config)
     scores = [record.validation for record in result.info.rounds]
     assert result.info.status is Status.PATIENCE
@@ -146,7 +146,7 @@ def test_validation_stops_and_the_best_round_is_kept():
 
 def test_an_interrupt_keeps_the_best_round_and_before_the_first_it_is_passed_on():
     graph = random_graph(0)
-    config = Config(dim=3, max_epochs=50, tol=0)
+    config = paper(dim=3, max_epochs=50, tol=0)
 
     def stop(record):
         if record.round == 4:
@@ -162,22 +162,22 @@ def test_an_interrupt_keeps_the_best_round_and_before_the_first_it_is_passed_on(
 
 def test_divergence_in_the_first_round_is_an_error_that_says_what_to_lower():
     with pytest.raises(DivergedError, match=r"rho = 1e\+30.*lower rho or learning_rate"):
-        fit(random_graph(0), config=Config(dim=3, rho=1e30, learning_rate=1e30, reg=0))
+        fit(random_graph(0), config=paper(dim=3, rho=1e30, learning_rate=1e30, reg=0))
 
 
 def test_triples_without_an_unobserved_object_are_skipped_and_counted():
     saturated = [(0, 0, o) for o in range(5)]
-    result = fit(graph_of([*saturated, (1, 0, 2), (1, 1, 3)]), config=Config(dim=2, max_epochs=2))
+    result = fit(graph_of([*saturated, (1, 0, 2), (1, 1, 3)]), config=paper(dim=2, max_epochs=2))
     assert result.info.skipped_triples == 5
     assert result.info.rounds[0].samples == 2
     with pytest.raises(InputError, match=r"nothing to learn: each of the 5 triples.*no unobserved object"):
-        fit(graph_of(saturated), config=Config(dim=2))
+        fit(graph_of(saturated), config=paper(dim=2))
 
 
 def test_a_relation_without_triples_left_takes_part_without_harm():
     """Its A_r is Z itself, and it counts in R, as the paper divides."""
     graph = graph_of([(0, 0, o) for o in range(4)] + [(1, 1, 2), (2, 1, 3)])
-    result = fit(graph, config=Config(dim=2, max_epochs=3, tol=0))
+    result = fit(graph, config=paper(dim=2, max_epochs=3, tol=0))
     predictor = result.model.predictor
     np.testing.assert_array_equal(predictor.view(0), predictor.z)
 
@@ -187,14 +187,14 @@ def test_validation_that_shares_no_label_is_refused():
     labels = tuple(f"x{i}" for i in range(30))
     other = dataclasses.replace(other, vocabulary=dataclasses.replace(other.vocabulary, entities=labels))
     with pytest.raises(InputError, match="nothing to validate on: none of the 1 validation triples"):
-        fit(random_graph(0), valid=other, config=Config(dim=2))
+        fit(random_graph(0), valid=other, config=paper(dim=2))
 
 
 def test_the_graph_is_left_as_it_was():
     graph = random_graph(0)
     before = graph.triples.tobytes()
     graph.triples.setflags(write=False)
-    fit(graph, config=Config(dim=3, max_epochs=2))
+    fit(graph, config=paper(dim=3, max_epochs=2))
     assert graph.triples.tobytes() == before
 
 
@@ -257,11 +257,10 @@ def test_a_file_name_in_the_place_of_a_graph_is_refused():
 MEASURED = """
 import pathlib, re, sys
 sys.path.insert(0, {tests!r})
-from problems import random_graph
-from consmrf.config import Config
+from problems import paper, random_graph
 from consmrf.fit import estimate_memory, fit
 graph = random_graph(0, n_entities=6000, sizes=(3000,) * 40)
-config = Config(dim=32, max_epochs=6, tol=0, threads=1)
+config = paper(dim=32, max_epochs=6, tol=0, threads=1)
 estimate = estimate_memory(graph, config)
 fit(graph, config=config)
 # not ru_maxrss: a process inherits it from the one that started it
@@ -281,7 +280,7 @@ def test_the_memory_estimate_is_near_the_measured_peak():
 
 def test_the_memory_estimate_covers_what_the_state_takes():
     graph = random_graph(0, n_entities=400, sizes=(600, 1, 300, 90))
-    config = Config(dim=8, max_epochs=6, tol=0, threads=1)
+    config = paper(dim=8, max_epochs=6, tol=0, threads=1)
     partitions = partition(graph)
     problems = local_problems(partitions, 400, 1)
     parts = estimate(partitions, problems, 400, config)
