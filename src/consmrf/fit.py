@@ -131,13 +131,13 @@ def _waves(
             validate=validate,
             on_round=on_round,
         )
-    if config.departs and found.info.status not in (Status.INTERRUPTED, Status.DIVERGED):
+    if _may_depart(config, first, found.info):
         state = state.depart(found.views, config)
         stage = Stage(
             "departures",
             len(found.info.rounds) + config.max_epochs - first.max_epochs,
             before=found.info.rounds,
-            best=None if score is None else Best(found.views, found.score, found.info.best_round),
+            best=Best(found.views, found.score, found.info.best_round),
         )
         with Waves(layout, state, config, _taking_part(layout, targets)) as engine:
             found = solve(
@@ -156,7 +156,17 @@ def _first_stage(config: Config) -> Config:
         return config
     share = _CONSENSUS_SHARE
     seconds = None if config.max_seconds is None else share * config.max_seconds
-    return replace(config, max_epochs=max(1, round(share * config.max_epochs)), max_seconds=seconds)
+    epochs = max(1, min(round(share * config.max_epochs), config.max_epochs - 1))
+    return replace(config, max_epochs=epochs, max_seconds=seconds)
+
+
+def _may_depart(config: Config, first: Config, info: Info) -> bool:
+    """Say whether there is a second stage: the first one ended well, and left epochs and time to it."""
+    if not config.departs or info.status in (Status.INTERRUPTED, Status.DIVERGED):
+        return False
+    if config.max_seconds is not None and info.rounds[-1].seconds["elapsed"] >= config.max_seconds:
+        return False
+    return first.max_epochs < config.max_epochs
 
 
 def _targets(graph: Graph, config: Config) -> list[int] | None:

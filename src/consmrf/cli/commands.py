@@ -67,7 +67,7 @@ def fit(
     *more: Annotated[Path, Parameter(show=False)],
     out: Annotated[Path, described("folder for the model; a model that is there is replaced")],
     valid: Annotated[Path | None, described("validation triples: they choose the round that is kept")] = None,
-    preset: Annotated[str, described("where the settings start: paper, quick")] = "paper",
+    preset: Annotated[str, described("where the settings start: default, paper, quick")] = "default",
     settings: Settings = _SETTINGS,
     reading: Reading = _READING,
     json: Annotated[Path | None, described("write what happened here, round by round")] = None,
