@@ -19,7 +19,7 @@ from consmrf.baselines.popularity import popularity
 from consmrf.config import Config
 from consmrf.consensus.facts import Layout, lay_out
 from consmrf.consensus.local import local_problems
-from consmrf.consensus.memory import MemoryEstimate, estimate
+from consmrf.consensus.memory import MemoryEstimate, estimate, estimate_waves
 from consmrf.consensus.solve import Best, Info, Round, Stage, Status, admm, solve, waves
 from consmrf.consensus.state import Views, initial_state
 from consmrf.consensus.wave import WaveViews, initial_wave
@@ -71,9 +71,12 @@ def fit(
     return _waves(graph, valid, config, on_round)
 
 
-def estimate_memory(graph: Graph, config: Config = _DEFAULTS) -> MemoryEstimate:
-    """Hand on what `fit` is expected to need at its peak."""
+def estimate_memory(graph: Graph, config: Config = _DEFAULTS, *, validated: bool = False) -> MemoryEstimate:
+    """Hand on what `fit` is expected to need at its peak; `validated` says whether it is given `valid`."""
     partitions, n_entities = partition(graph), len(graph.vocabulary.entities)
+    if config.solver == "wave" and config.method != "popularity":
+        targets = _targets(graph, config)
+        return estimate_waves(partitions, n_entities, config, targets=targets, validated=validated)
     return estimate(
         partitions, local_problems(partitions, n_entities, config.inner_epochs), n_entities, config
     )

@@ -84,7 +84,7 @@ def fit(
         check_writable(json)
     graph = reading.read(train, *more)
     held_out = None if valid is None else reading.read(valid)
-    say(estimate_memory(graph, config).describe())
+    say(estimate_memory(graph, config, validated=held_out is not None).describe())
     with Progress(config.max_rounds, say) as progress:
         result = run(graph, valid=held_out, config=config, on_round=progress)
     result.model.save(out)

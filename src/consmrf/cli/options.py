@@ -57,7 +57,8 @@ class Settings:
         str | None, described("where they are drawn from: uniform, degree, range (objects of the relation)")
     ] = None
     reciprocal: Annotated[
-        bool | None, Parameter(help="whether subjects are ranked by inverse relations, with views of their own")
+        bool | None,
+        Parameter(help="whether inverse relations, with views of their own, rank subjects"),
     ] = None
     targets: Annotated[
         list[str] | None,

@@ -134,7 +134,7 @@ def _leave_pool(pool_rows: Any, place_of: Any, pool: int) -> None:
 def _row_of_view(
     stage: int, wide: Any, out: Any, z_row: Any, own: Any, slot: int, own_rows: Any, intercepts: Any
 ) -> None:
-    """Write a_e | b_e of the relation's view: z, and what the relation has of its own; `wide` = k, d, role."""
+    """Write a_e | b_e of the relation's view: z and what the relation has of its own; `wide` = k, d, role."""
     dim, d, role = wide
     for k in range(d):
         out[k] = z_row[k]
