@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from consmrf.config import Config
+from consmrf.consensus.blocks import DEPARTURES
 from consmrf.consensus.facts import lay_out
 from consmrf.consensus.local import local_problems
 from consmrf.consensus.memory import estimate
@@ -16,7 +17,7 @@ from consmrf.consensus.plan import plan_epoch
 from consmrf.consensus.solve import Status
 from consmrf.consensus.wave import initial_wave
 from consmrf.engine.waves import Waves
-from consmrf.errors import DivergedError, InputError, SettingError
+from consmrf.errors import DivergedError, InputError, SettingError, UnknownLabelError
 from consmrf.evaluation.protocol import evaluate
 from consmrf.fit import estimate_memory, fit
 from consmrf.graph.partition import partition
@@ -146,6 +147,115 @@ def test_validation_stops_and_the_best_round_is_kept():
     again = fit(train, valid=valid, config=dataclasses.replace(config, max_epochs=4 * result.info.best_round))
     for name, array in again.model.predictor.arrays().items():
         assert array.tobytes() == result.model.predictor.arrays()[name].tobytes()
+
+
+def test_the_waves_recover_planted_structure_and_each_relation_departs():
+    train, test, group, target = planted_graph()
+    result = fit(train, config=Config(dim=16, max_epochs=30, threads=2))
+    assert auc(result, test) > 0.95
+    right = np.flatnonzero(group == target[2, group[5]])
+    best = result.model.objects("e000005", "r0002", top=8, known="include")
+    assert sum(int(answer.label[1:]) in right for answer in best) >= 7
+    assert [r.stage for r in result.info.rounds] == ["consensus"] * 22 + ["departures"] * 8
+    assert (result.model.predictor.departures() > 0).all()
+    assert result.info.rounds[21].primal_residual < result.info.rounds[-1].primal_residual
+
+
+WAVE = Config(dim=3, max_epochs=4, threads=1)
+
+
+@pytest.mark.parametrize("method", ["consensus", "shared"])
+def test_the_waves_are_the_same_for_any_number_of_threads(method):
+    train, valid, _, _ = planted_graph(n_entities=80)
+    models = []
+    for threads in (1, 2, 5):
+        result = fit(train, valid=valid, config=dataclasses.replace(WAVE, threads=threads, method=method))
+        models.append((result.model.predictor.arrays(), [r.validation for r in result.info.rounds]))
+    for arrays, scores in models[1:]:
+        assert scores == models[0][1]
+        for name, array in arrays.items():
+            assert array.tobytes() == models[0][0][name].tobytes()
+
+
+@pytest.mark.parametrize(("epochs", "consensus"), [(1, 1), (2, 1), (3, 2), (4, 3)])
+def test_both_stages_together_have_max_epochs(epochs, consensus):
+    result = fit(random_graph(0), config=dataclasses.replace(WAVE, max_epochs=epochs))
+    stages = ["consensus"] * consensus + ["departures"] * (epochs - consensus)
+    assert [r.stage for r in result.info.rounds] == stages
+    assert result.info.best_round == epochs
+    assert result.info.status is Status.MAX_EPOCHS
+
+
+def test_no_stage_begins_after_max_seconds():
+    result = fit(random_graph(0), config=dataclasses.replace(WAVE, max_seconds=1e-9))
+    assert result.info.status is Status.MAX_SECONDS
+    assert len(result.info.rounds) == 1
+
+
+@pytest.mark.parametrize("validated", [False, True])
+def test_an_interrupt_as_the_departures_begin_keeps_the_consensus(monkeypatch, validated):
+    graph, sweep = random_graph(0), Waves.sweep
+
+    def interrupted(self, state, epoch):
+        if state.form.stage == DEPARTURES:
+            raise KeyboardInterrupt
+        return sweep(self, state, epoch)
+
+    monkeypatch.setattr(Waves, "sweep", interrupted)
+    result = fit(graph, valid=graph if validated else None, config=WAVE)
+    assert result.info.status is Status.INTERRUPTED
+    assert [r.stage for r in result.info.rounds] == ["consensus"] * 3
+    assert not result.model.predictor.departures().any()
+
+
+def test_only_targets_get_views_and_the_others_inform_the_consensus():
+    graph = random_graph(0)
+    config = dataclasses.replace(WAVE, targets=("r0002",))
+    predictor = fit(graph, config=config).model.predictor
+    rows = np.diff(predictor.delta_indptr)
+    assert (rows > 0).tolist() == [r % 4 == 2 for r in range(8)]
+    assert ((predictor.departures() > 0) == (rows > 0)).all()
+    without = graph_of([t for t in graph.triples.tolist() if t[1] == 2], 17, 4)
+    assert not np.array_equal(predictor.z, fit(without, config=config).model.predictor.z)
+
+
+def test_an_unknown_target_is_named_before_training():
+    rounds = []
+    config = dataclasses.replace(WAVE, targets=("r0002", "r002"))
+    with pytest.raises(UnknownLabelError, match=r"unknown relation 'r002'.*the nearest known: .*'r0002'"):
+        fit(random_graph(0), config=config, on_round=rounds.append)
+    assert rounds == []
+    with pytest.raises(UnknownLabelError, match="unknown relation 'r002'"):
+        estimate_memory(random_graph(0), config)
+
+
+@pytest.mark.parametrize("targets", [(), "reads", ("reads", 3)])
+def test_targets_are_labels(targets):
+    with pytest.raises(SettingError, match="must be labels of relations, or None for all"):
+        Config(targets=targets)
+
+
+def test_a_solver_gives_its_defaults_and_the_papers_knows_its_own_only():
+    wave, papers = Config(), Config(solver="paper")
+    assert (wave.loss, wave.scorer, wave.regulariser, wave.reciprocal) == ("softmax", "complex", "n3", True)
+    assert (papers.loss, papers.scorer, papers.regulariser, papers.reciprocal) == (
+        *("bpr", "diagonal", "l2"),
+        False,
+    )
+    assert Config(method="independent") == Config(method="independent", solver="paper")
+    with pytest.raises(SettingError, match="negatives = 5: solver = 'paper' knows 1 only"):
+        Config(solver="paper", negatives=5)
+    with pytest.raises(SettingError, match="method = 'shared'"):
+        Config(solver="paper", method="shared")
+    with pytest.raises(SettingError, match="reciprocal = 1: must be True or False"):
+        Config(reciprocal=1)
+    assert (
+        Config(max_epochs=9, inner_epochs=2).max_rounds,
+        paper(max_epochs=9, inner_epochs=2).max_rounds,
+    ) == (
+        9,
+        5,
+    )
 
 
 def test_an_interrupt_keeps_the_best_round_and_before_the_first_it_is_passed_on():
