@@ -30,6 +30,7 @@ def stock(tmp_path_factory):
     (folder / "latin.tsv").write_bytes("a\tlikes\tb\nÄ\tlikes\tö\n".encode("latin-1"))
     (folder / "strangers.tsv").write_text("x\tlikes\ty\n")
     (folder / "full.tsv").write_text("a\tlikes\ta\na\tlikes\tb\n")
+    (folder / "alone.tsv").write_text("a\tlikes\ta\n")
     (folder / "folder").mkdir()
     (folder / "folder" / "mine.txt").write_text("mine")
     assert (
@@ -77,7 +78,8 @@ MISTAKES = [
     ("fit {s}/good.tsv {s}/absent.tsv --out {t}/m", 1, "absent.tsv"),
     (FIT + "--valid {s}/absent.tsv", 1, "absent.tsv"),
     (FIT + "--valid {s}/strangers.tsv", 1, "nothing to validate on"),
-    ("fit {s}/full.tsv --out {t}/m", 1, "nothing to learn"),
+    ("fit {s}/full.tsv --out {t}/m --no-reciprocal", 1, "nothing to learn: each of the 2 triples"),
+    ("fit {s}/alone.tsv --out {t}/m", 1, "nothing to learn: each of the 1 triples"),
     (FIT + "--format docx", 1, "format = 'docx'"),
     (FIT + "--columns xyz", 1, "columns = 'xyz'"),
     (FIT + "--columns 0,1,7", 1, "column"),

@@ -90,7 +90,8 @@ def _rounds(
     n_entities = len(graph.vocabulary.entities)
     partitions = partition(graph)
     problems = local_problems(partitions, n_entities, config.inner_epochs)
-    skipped = _check_skipped(graph, sum(problem.skipped for problem in problems))
+    skipped = sum(problem.skipped for problem in problems)
+    _check_learnable(graph, len(graph) - skipped)
     score = _validation(graph, valid, config)
     validate = None if score is None else (lambda views: score(factors(views, config)))
     state = initial_state(partitions, n_entities, config)
@@ -121,7 +122,7 @@ def _waves(
         reciprocal=config.reciprocal,
         views=targets if config.departs else (),
     )
-    skipped = _check_skipped(graph, layout.skipped)
+    _check_learnable(graph, len(layout.facts.relations))
     score = _validation(graph, valid, config, targets)
     validate = None if score is None else (lambda views: score(wave_factors(layout, views, config)))
     first = _first_stage(config)
@@ -149,7 +150,7 @@ def _waves(
     predictor = wave_factors(layout, found.views, config)
     if config.departs and score is not None:
         predictor = _settled(layout, predictor, score)
-    info = replace(found.info, skipped_triples=skipped, seconds={"total": time.perf_counter() - begun})
+    info = replace(found.info, skipped_triples=layout.skipped, seconds={"total": time.perf_counter() - begun})
     return Result(_model(graph, predictor, config, info), info)
 
 
@@ -202,17 +203,17 @@ def _settled(layout: Layout, predictor: Factors, score: ValidationScore) -> Fact
     return counted.mixed(predictor, choice.tau, choice.beta)
 
 
-def _check_skipped(graph: Graph, skipped: int) -> int:
-    if skipped == len(graph):
+def _check_learnable(graph: Graph, facts: int) -> None:
+    """Ask for facts, turned round or not, with something to rank them against."""
+    if not facts:
         what = (
-            "the graph has no triples"
-            if not skipped
-            else (f"each of the {skipped} triples has a subject that its relation links to every entity")
+            f"each of the {len(graph)} triples has a subject that its relation links to every entity"
+            if len(graph)
+            else "the graph has no triples"
         )
         raise InputError(
             f"nothing to learn: {what}, so there is no unobserved object to rank against; add facts"
         )
-    return skipped
 
 
 def _validation(

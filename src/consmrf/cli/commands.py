@@ -92,8 +92,8 @@ def fit(
         write_json(json, {"config": config.to_dict(), **info_to_dict(result.info)})
     if skipped := result.info.skipped_triples:
         say(
-            "triples never drawn, since their relation links the subject to every entity, so that there is "
-            f"nothing to rank the object against: {skipped:,}"
+            "triples left out of ranking objects, since their relation links the subject to every entity, so "
+            f"that there is nothing to rank the object against: {skipped:,}"
         )
     kept = f" Kept: round {result.info.best_round}." if result.info.best_round else ""
     say(f"{result.info.summary}{kept}\nmodel: {out}")

@@ -100,7 +100,7 @@ def estimate_waves(
     targets: Collection[int] | None = None,
     validated: bool = False,
 ) -> MemoryEstimate:
-    """Hand on what the wave solver will need at its peak; with validation, it keeps copies of the best."""
+    """Hand on what the wave solver will need at its peak; with validation, room for scores too."""
     real, sides = (4 if config.precision == "single" else 8), 2 if config.reciprocal else 1
     k, d = config.dim, padded(config.dim)
     facts = sides * sum(len(p) for p in partitions)
@@ -108,8 +108,7 @@ def estimate_waves(
     slots = sides * sum(len(p.entities) for p in viewed)
     own = k if config.departs else 0
     weights = sides * len(partitions) * SCORERS[config.scorer].weights(k) * real
-    # the best, the one that replaces it, and in the end the one that is mixed with counts
-    copies = 2 if validated else 0
+    copies = 2  # of the best round, and of the one that takes its place
     return MemoryEstimate(
         data=4 * ((_WORDS_PER_FACT + _WORDS_OF_PLAN) * facts + _WORDS_PER_SLOT * slots),
         consensus=n_entities * (2 * d + copies * (k + 2)) * real,

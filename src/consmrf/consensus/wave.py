@@ -46,10 +46,8 @@ class WaveViews:
     delta: Floats  # [m, k] Δ_r by slot; [m, 0] before the relations depart
     delta_b: Floats  # [m] the relations' own intercepts
 
-    def kept(self, copy: bool) -> WaveViews:
-        """Hand on what later rounds leave alone."""
-        if not copy:
-            return self
+    def kept(self) -> WaveViews:
+        """Hand on what later rounds leave alone, and an epoch that diverges or is cut short."""
         return WaveViews(self.z.copy(), self.b.copy(), self.w.copy(), self.delta.copy(), self.delta_b.copy())
 
 
