@@ -152,9 +152,8 @@ def _stages(axis: Axes, rounds: Sequence[Round]) -> None:
     for before, after in pairwise(rounds):
         if before.stage != after.stage:
             axis.axvline(after.round - 0.5, color=_INK, linewidth=0.8, alpha=0.5)
-            axis.annotate(
-                f" {after.stage}", (after.round - 0.5, 1), xycoords=("data", "axes fraction"), va="top"
-            )
+            place = (after.round - 0.5, 0.03)
+            axis.annotate(f" {after.stage}", place, xycoords=("data", "axes fraction"), va="bottom")
 
 
 @contextmanager
