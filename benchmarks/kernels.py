@@ -80,7 +80,7 @@ def main() -> None:
 
 def configurations(dim: int, quick: bool) -> Iterable[Config]:
     """Hand on what is measured: each scorer, and what more epochs per round save."""
-    base = Config(dim=dim, threads=1)
+    base = Config(solver="paper", dim=dim, threads=1)
     yield from (replace(base, scorer=name) for name in (("diagonal",) if quick else SCORERS))
     yield replace(base, inner_epochs=10)
 
@@ -150,7 +150,7 @@ def beside_peer(graph: Graph, asked: argparse.Namespace) -> None:
     clock = Clock()
     largest = largest_relation(graph)
     print(f"\nthe largest relation alone: {_sizes(largest)}")
-    config = Config(dim=asked.dim, threads=1)
+    config = Config(solver="paper", dim=asked.dim, threads=1)
     # o′ comes from the whole graph's entities, as in the solver; or from the relation's own, as in the peer
     cases = {
         "o′ from all entities": (_of_largest(graph), len(graph.vocabulary.entities), config),

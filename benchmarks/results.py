@@ -179,6 +179,7 @@ def search(axes: Axes, done: Mapping[Point, float]) -> Iterator[Point]:
 def configuration(point: Point, seed: int, rounds: int, threads: int) -> Config:
     """Hand on a point's settings. Validation decides when to stop, so the paper's ε is set to zero."""
     return Config(
+        solver="paper",
         **point._asdict(),
         max_epochs=rounds * point.inner_epochs,
         tol=0.0,

@@ -178,8 +178,9 @@ def prepare(drawn: Shape | Dataset, path: Path) -> Cell:
 
 def measure(sizes: Cell, settings: dict[str, Any], folder: Path) -> Cell:
     """Fit once; hand on what it took. To be run in a process of its own."""
-    warm = zipf_graph(60, 3, 400, 4, seed=0)
-    consmrf.fit(warm, config=Config.from_dict({**settings, "max_epochs": 1}))
+    # more entities than a fact is ranked against, and two epochs, so that both stages' kernels are compiled
+    warm = zipf_graph(600, 3, 1200, 4, seed=0)
+    consmrf.fit(warm, config=Config.from_dict({**settings, "max_epochs": 2}))
     config = Config.from_dict(settings)
     triples = np.load(folder / sizes["file"])
     graph = graph_of(triples, sizes["entities"], sizes["relations"])

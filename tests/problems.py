@@ -1,9 +1,15 @@
 """Small graphs for tests, some with planted structure whose right answers are known."""
 
+from functools import partial
+
 import numpy as np
 
+from consmrf.config import Config
 from consmrf.graph.triples import Graph
 from consmrf.graph.vocabulary import Vocabulary
+
+# The settings of the paper's solver, for what is tested of Algorithms 1 and 2.
+paper = partial(Config, solver="paper")
 
 
 def graph_of(triples, n_entities=None, n_relations=None):

@@ -15,13 +15,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from consmrf import Config, Model, cli, evaluate, read_triples, write_triples
+from consmrf import PRESETS, Config, Model, cli, evaluate, read_triples, write_triples
 from consmrf.cli.options import Settings
 from consmrf.demo.social import make_social_graph
 from consmrf.report import progress
 
 PROGRAM = [sys.executable, "-m", "consmrf.cli"]
-QUICK = ["--dim", "4", "--max-epochs", "4", "--reg", "0.001"]
+QUICK = ["--dim", "4", "--max-epochs", "4", "--negatives", "64"]
+CHEAP = ["--dim", "4", "--max-epochs", "4"]
 
 
 def run(capsys, *arguments):
@@ -88,21 +89,56 @@ def test_fit_writes_what_happened(capsys, files, tmp_path):
 def test_fit_tells_how_many_triples_it_could_not_draw(capsys, tmp_path):
     (tmp_path / "full.tsv").write_text("a\tlikes\ta\na\tlikes\tb\nb\tknows\ta\n")
     out = done(capsys, "fit", tmp_path / "full.tsv", "--out", tmp_path / "m", *QUICK)
-    [line] = [line for line in out.splitlines() if line.startswith("triples never drawn")]
+    [line] = [line for line in out.splitlines() if line.startswith("triples left out")]
     assert line.endswith(": 2")
     (tmp_path / "open.tsv").write_text("a\tlikes\tb\nb\tknows\ta\n")
-    assert "never drawn" not in done(capsys, "fit", tmp_path / "open.tsv", "--out", tmp_path / "m", *QUICK)
+    assert "triples left out" not in done(
+        capsys, "fit", tmp_path / "open.tsv", "--out", tmp_path / "m", *QUICK
+    )
 
 
 def test_an_option_overrides_the_preset(capsys, files, tmp_path):
     done(capsys, "fit", files / "train.tsv", "--out", tmp_path / "m", "--preset", "quick", "--dim", "3")
     config = Model.load(tmp_path / "m").config
-    assert (config.dim, config.max_epochs) == (3, 10)
+    assert (config.dim, config.max_epochs, config.negatives) == (3, 6, 64)
 
 
-def test_every_setting_has_its_option():
-    """But for the loss, of which there is one."""
-    assert {f.name for f in fields(Settings)} == {f.name for f in fields(Config)} - {"loss"}
+def test_the_presets_are_what_they_say(capsys, files, tmp_path):
+    assert PRESETS.keys() == {"default", "paper", "quick"}
+    for preset, expected in (("default", Config()), ("paper", Config(solver="paper"))):
+        assert Settings().over(preset) == expected
+    done(capsys, "fit", files / "train.tsv", "--out", tmp_path / "m", "--preset", "paper", "--max-epochs", 1)
+    assert Model.load(tmp_path / "m").config == Config(solver="paper", max_epochs=1)
+
+
+def test_every_setting_has_its_option(capsys):
+    assert {f.name for f in fields(Settings)} == {f.name for f in fields(Config)}
+    text = done(capsys, "fit", "--help")
+    for field in fields(Config):
+        assert f"--{field.name.replace('_', '-')} " in text
+
+
+def test_every_option_reaches_the_settings(capsys, files, tmp_path):
+    given = {
+        "solver": "wave",
+        "scorer": "diagonal",
+        "loss": "bpr",
+        "regulariser": "l2",
+        "negatives": 8,
+        "sampling": "range",
+        "batch": 8,
+        "wave_width": 4,
+        "dim": 4,
+        "max_epochs": 2,
+    }
+    options = [word for name, x in given.items() for word in (f"--{name.replace('_', '-')}", x)]
+    options += ["--no-reciprocal", "--targets", "reads", "--targets", "friends"]
+    done(capsys, "fit", files / "train.tsv", "--out", tmp_path / "m", *options)
+    config = Model.load(tmp_path / "m").config
+    assert config == Config(**given, reciprocal=False, targets=("reads", "friends"))
+    told = json.loads(done(capsys, "info", tmp_path / "m", "--json"))["departures"]
+    assert told["follows"] == {"both sides": 0.0}
+    assert told["reads"]["both sides"] > 0
 
 
 def test_a_model_that_is_there_is_replaced(capsys, files, tmp_path):
@@ -136,9 +172,9 @@ def test_fit_takes_several_files_and_columns(capsys, files, tmp_path):
         np.testing.assert_array_equal(read.known, told.known)
 
 
-@pytest.mark.parametrize("method", ["independent", "popularity"])
+@pytest.mark.parametrize("method", ["shared", "independent", "popularity"])
 def test_baselines_are_fitted_alike(capsys, files, tmp_path, method):
-    done(capsys, "fit", files / "train.tsv", "--out", tmp_path / "m", "--method", method, *QUICK)
+    done(capsys, "fit", files / "train.tsv", "--out", tmp_path / "m", "--method", method, *CHEAP)
     assert Model.load(tmp_path / "m").config.method == method
 
 
@@ -239,7 +275,22 @@ def test_info_tells_what_a_model_holds(capsys, files, model):
     assert told["config"] == model.config.to_dict()
     text = done(capsys, "info", files / "model")
     assert f"{len(model.entities):,} entities, 3 relations" in text
+    departed = model.predictor.departures()
+    assert told["departures"] == {
+        label: {"objects": departed[r], "subjects": departed[3 + r]}
+        for r, label in enumerate(model.relations)
+    }
+    [head] = [line for line in text.splitlines() if line.startswith("most target-specific")]
+    assert head.split()[-2:] == ["objects", "subjects"]
+    assert departed.min() > 0
     assert "dim " in text
+
+
+def test_info_has_no_departures_where_there_is_no_consensus(capsys, files, tmp_path):
+    for method in ("popularity", "independent"):
+        done(capsys, "fit", files / "train.tsv", "--out", tmp_path / "m", "--method", method, *CHEAP)
+        assert json.loads(done(capsys, "info", tmp_path / "m", "--json"))["departures"] is None
+        assert "target-specific" not in done(capsys, "info", tmp_path / "m")
 
 
 def test_help_and_version(capsys):

@@ -30,9 +30,24 @@ def stock(tmp_path_factory):
     (folder / "latin.tsv").write_bytes("a\tlikes\tb\nÄ\tlikes\tö\n".encode("latin-1"))
     (folder / "strangers.tsv").write_text("x\tlikes\ty\n")
     (folder / "full.tsv").write_text("a\tlikes\ta\na\tlikes\tb\n")
+    (folder / "alone.tsv").write_text("a\tlikes\ta\n")
     (folder / "folder").mkdir()
     (folder / "folder" / "mine.txt").write_text("mine")
-    assert cli.main(["fit", str(folder / "good.tsv"), "--out", str(folder / "model"), "--dim", "2"]) == 0
+    assert (
+        cli.main(
+            [
+                "fit",
+                str(folder / "good.tsv"),
+                "--out",
+                str(folder / "model"),
+                "--dim",
+                "2",
+                "--max-epochs",
+                "2",
+            ]
+        )
+        == 0
+    )
     shutil.copytree(folder / "model", folder / "cut")
     arrays = next((folder / "cut").glob("predictor-*"))
     arrays.write_bytes(arrays.read_bytes()[:-1])
@@ -63,7 +78,8 @@ MISTAKES = [
     ("fit {s}/good.tsv {s}/absent.tsv --out {t}/m", 1, "absent.tsv"),
     (FIT + "--valid {s}/absent.tsv", 1, "absent.tsv"),
     (FIT + "--valid {s}/strangers.tsv", 1, "nothing to validate on"),
-    ("fit {s}/full.tsv --out {t}/m", 1, "nothing to learn"),
+    ("fit {s}/full.tsv --out {t}/m --no-reciprocal", 1, "nothing to learn: each of the 2 triples"),
+    ("fit {s}/alone.tsv --out {t}/m", 1, "nothing to learn: each of the 1 triples"),
     (FIT + "--format docx", 1, "format = 'docx'"),
     (FIT + "--columns xyz", 1, "columns = 'xyz'"),
     (FIT + "--columns 0,1,7", 1, "column"),
@@ -85,8 +101,19 @@ MISTAKES = [
     (FIT + "--scorer cubic", 1, "scorer = 'cubic': must be one of identity"),
     (FIT + "--solver wavy", 1, "solver = 'wavy'"),
     (FIT + "--method magic", 1, "method = 'magic'"),
-    (FIT + "--preset huge", 1, "preset = 'huge': must be one of paper, quick"),
+    (FIT + "--preset huge", 1, "preset = 'huge': must be one of default, paper, quick"),
     (FIT + "--precision half", 1, "precision = 'half'"),
+    (FIT + "--loss hinge", 1, "loss = 'hinge': must be one of softmax"),
+    (FIT + "--regulariser l1", 1, "regulariser = 'l1'"),
+    (FIT + "--negatives 0", 1, "negatives = 0"),
+    (FIT + "--sampling none", 1, "sampling = 'none'"),
+    (FIT + "--batch 0", 1, "batch = 0"),
+    (FIT + "--wave-width 0", 1, "wave_width = 0"),
+    (FIT + "--targets lieks", 1, "unknown relation 'lieks'"),
+    (FIT + "--targets likes --targets lieks", 1, "the nearest known: 'likes'"),
+    (FIT + "--targets likes --solver paper", 1, "targets = ("),
+    (FIT + "--loss softmax --solver paper", 1, "loss = 'softmax': solver = 'paper' knows 'bpr' only"),
+    (FIT + "--method shared --solver paper", 1, "method = 'shared'"),
     # places that cannot be written, found before the work begins
     ("fit {s}/absent.tsv --out {t}/no/m", 1, "does not exist; make it first"),
     ("fit {s}/absent.tsv --out {s}/good.tsv", 1, "is a file, and a model is a folder"),

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consmrf.config import Config
 from consmrf.consensus.local import Workspace, compiled, local_problems, update_aw
 from consmrf.consensus.solve import Status, Swept, solve
 from consmrf.consensus.state import initial_state
 from consmrf.engine.threads import Threads
 from consmrf.graph.partition import partition
 from naive import Naive
-from problems import graph_of, random_graph
+from problems import graph_of, paper, random_graph
 
 EXACT = {"rtol": 1e-9, "atol": 1e-11}
 
@@ -70,7 +69,7 @@ def run_both(graph, config):
 @pytest.mark.parametrize(("rho", "reg"), [(0.0005, 0.005), (0.3, 0.0), (0.0, 0.05)])
 def test_sparse_state_equals_the_dense_oracle(scorer, seed, sizes, rho, reg):
     graph = random_graph(seed, sizes=sizes)
-    config = Config(
+    config = paper(
         dim=5,
         scorer=scorer,
         rho=rho,
@@ -100,7 +99,7 @@ def test_the_oracle_is_given_the_hard_cases():
     loops = equal = outside = 0
     for seed, sizes in ((0, (40, 1, 25, 9)), (1, (60, 30))):
         graph = random_graph(seed, sizes=sizes)
-        config = Config(dim=5, seed=seed, inner_epochs=2)
+        config = paper(dim=5, seed=seed, inner_epochs=2)
         problems, state, n = opened(graph, config)
         samples = np.concatenate(drawn_by(problems, state, config, 1, n))
         loops += np.sum(samples[:, 0] == samples[:, 1])
@@ -112,7 +111,7 @@ def test_the_oracle_is_given_the_hard_cases():
 
 
 def test_single_precision_stays_close_to_the_oracle():
-    config = Config(dim=5, max_epochs=3, tol=0, seed=3)
+    config = paper(dim=5, max_epochs=3, tol=0, seed=3)
     solution, oracle, _ = run_both(random_graph(3), config)
     np.testing.assert_allclose(solution.state.z, oracle.z, rtol=2e-4, atol=2e-5)
 
@@ -130,7 +129,7 @@ def test_invariants_of_admm(seed, n_relations, n_entities, rho):
         (rng.integers(n_entities), r, rng.integers(n_entities)) for r in range(n_relations) for _ in range(3)
     ]
     graph = graph_of(triples, n_entities, n_relations)
-    config = Config(dim=3, rho=rho, seed=seed, max_epochs=4, tol=0, precision="double", threads=1)
+    config = paper(dim=3, rho=rho, seed=seed, max_epochs=4, tol=0, precision="double", threads=1)
     problems, state, n = opened(graph, config)
     if not sum(p.draws for p in problems):
         return
@@ -159,7 +158,7 @@ def test_any_number_of_threads_gives_the_same_bits(method):
     graph = random_graph(5, n_entities=60, sizes=(300, 40, 200, 1, 90, 60, 30, 80))
     runs = []
     for threads in (1, 2, 7):
-        config = Config(dim=8, max_epochs=5, tol=0, seed=9, threads=threads, method=method)
+        config = paper(dim=8, max_epochs=5, tol=0, seed=9, threads=threads, method=method)
         problems, state, n = opened(graph, config)
         with Threads(problems, n, config) as engine:
             assert engine.workers == threads
@@ -171,7 +170,7 @@ def test_any_number_of_threads_gives_the_same_bits(method):
 
 def test_counts_and_balance_of_the_record_are_true():
     graph = random_graph(4, sizes=(60, 20, 30))
-    config = Config(dim=3, max_epochs=2, tol=0, threads=1)
+    config = paper(dim=3, max_epochs=2, tol=0, threads=1)
     problems, state, n = opened(graph, config)
     workspace, expected = Workspace(problems, n, config), []
 
@@ -197,7 +196,7 @@ def test_counts_and_balance_of_the_record_are_true():
 
 def test_the_longest_problems_are_begun_first(monkeypatch):
     graph = random_graph(5, n_entities=60, sizes=(40, 300, 1, 90))
-    config = Config(dim=2, threads=1)
+    config = paper(dim=2, threads=1)
     problems, state, n = opened(graph, config)
     begun = []
 
@@ -218,7 +217,7 @@ def test_an_interrupted_sweep_ends_soon(request):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     graph = random_graph(5, sizes=(40, 30))
-    config = Config(dim=2, threads=2, inner_epochs=900_000)
+    config = paper(dim=2, threads=2, inner_epochs=900_000)
     problems, state, n = opened(graph, config)
     with Threads(problems, n, config) as engine:
         main = threading.main_thread().ident
@@ -231,7 +230,7 @@ def test_an_interrupted_sweep_ends_soon(request):
 def test_another_seed_gives_other_bits():
     graph = random_graph(5)
     one, two = (
-        run_both(graph, Config(dim=4, max_epochs=1, seed=seed, precision="double"))[0] for seed in (0, 1)
+        run_both(graph, paper(dim=4, max_epochs=1, seed=seed, precision="double"))[0] for seed in (0, 1)
     )
     assert not np.array_equal(one.state.z, two.state.z)
 
@@ -241,7 +240,7 @@ def test_relations_train_on_their_own_data_only():
     left = random_graph(1, sizes=(30, 30))
     other = np.array([t for t in left.triples.tolist() if t[1] == 0] + [(3, 1, 4), (5, 1, 6)], np.int32)
     right = graph_of(other.tolist(), len(left.vocabulary.entities), 2)
-    config = Config(dim=4, max_epochs=1)
+    config = paper(dim=4, max_epochs=1)
     updates = []
     for graph in (left, right):
         problems, state, n = opened(graph, config)
@@ -251,14 +250,14 @@ def test_relations_train_on_their_own_data_only():
 
 def test_a_diverging_run_is_named_and_keeps_the_last_finite_state():
     graph = random_graph(2, sizes=(60, 40))
-    config = Config(dim=4, rho=1e30, learning_rate=1e8, max_epochs=50, tol=0)
+    config = paper(dim=4, rho=1e30, learning_rate=1e8, max_epochs=50, tol=0)
     problems, state, n = opened(graph, config)
     rounds = []
 
     def sweep(state, epoch):
         if epoch == 3:
             state.locals[0].w[:] = np.nan
-        gentle = Config(dim=4)
+        gentle = paper(dim=4)
         workspace = Workspace(problems, n, gentle)
         return Swept([update_aw(p, state, gentle, epoch, workspace) for p in problems], 1.0, 1)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import njit
 
-from consmrf.config import Config
 from consmrf.consensus import kernels as module
 from consmrf.consensus.kernels import Scratch, Steps, Store, kernels
 from consmrf.consensus.local import Workspace, compiled, local_problems
@@ -16,7 +16,7 @@ from consmrf.consensus.losses import LOSSES
 from consmrf.consensus.scorers import SCORERS
 from consmrf.consensus.state import initial_state
 from consmrf.graph.partition import partition
-from problems import graph_of, random_graph
+from problems import graph_of, paper, random_graph
 
 PRODUCT = pytest.mark.parametrize(("scorer", "loss"), [(s, f) for s in SCORERS for f in LOSSES])
 REG, RHO = 0.03, 0.2
@@ -109,6 +109,33 @@ def test_coefficients_of_a_loss_are_its_derivatives(loss, negatives, scale):
     np.testing.assert_allclose(coefficients, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("scale", [1, 30, 900])
+def test_softmax_is_the_exact_one_within_its_stated_error(scale):
+    scores = np.random.default_rng(scale).normal(scale=scale, size=65)
+    coefficients = np.empty_like(scores)
+    for positive in (scores.argmax(), scores.argmin()):  # the second is far off: its loss is the distance
+        scores[[0, positive]] = scores[[positive, 0]]
+        value = LOSSES["softmax"].function(scores, coefficients)
+        exact = np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
+        assert value == pytest.approx(
+            scores.max() - scores[0] + np.log(np.exp(scores - scores.max()).sum()), rel=1e-6, abs=1e-12
+        )
+        exact[0] -= 1
+        np.testing.assert_allclose(coefficients, exact, rtol=2e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_loss_of_scores_that_are_no_numbers_is_none_either(loss, place):
+    """Or divergence would go unseen; a candidate left out, at −∞, is no such thing."""
+    function = njit(LOSSES[loss].function)
+    scores, coefficients = np.array([0.5, -0.25, -np.inf], np.float32), np.empty(3, np.float32)
+    assert np.isfinite(function(scores, coefficients))
+    assert coefficients[2] == 0
+    scores[place] = np.nan
+    assert not np.isfinite(function(scores, coefficients))
+
+
 def draws_of(graph, config, times=1):
     """All samples of relation 0 as entity ids, and the rejections, over several epochs."""
     partitions, n = partition(graph), len(graph.vocabulary.entities)
@@ -135,7 +162,7 @@ def chi_square(observed, expected):
 
 def test_negatives_are_uniform_over_the_unobserved_objects_and_positives_over_the_data():
     graph = graph_of([(0, 0, o) for o in (0, 3, 4)] + [(1, 0, o) for o in range(1, 9)], n_entities=12)
-    samples, rejections = draws_of(graph, Config(dim=2, inner_epochs=2000, seed=3))
+    samples, rejections = draws_of(graph, paper(dim=2, inner_epochs=2000, seed=3))
     known = {(int(s), int(o)) for s, _, o in graph.triples}
     assert {(int(s), int(o)) for s, o, _ in samples} == known
     assert not {(int(s), int(neg)) for s, _, neg in samples} & known
@@ -154,7 +181,7 @@ def test_negatives_are_uniform_over_the_unobserved_objects_and_positives_over_th
 def test_where_rejection_would_take_for_ever_the_gaps_are_drawn_from():
     """One object in 5,000 is unobserved for subject 0: the draw ends, and finds the two that are left."""
     graph = graph_of([(0, 0, o) for o in range(5000) if o not in (17, 4999)], n_entities=5000)
-    samples, rejections = draws_of(graph, Config(dim=2, inner_epochs=1))
+    samples, rejections = draws_of(graph, paper(dim=2, inner_epochs=1))
     assert set(samples[:, 2].tolist()) == {17, 4999}
     assert np.mean(samples[:, 2] == 17) == pytest.approx(0.5, abs=0.04)
     assert rejections <= module.PATIENCE * len(samples)
@@ -162,7 +189,7 @@ def test_where_rejection_would_take_for_ever_the_gaps_are_drawn_from():
 
 def test_samples_depend_on_seed_and_epoch():
     graph = random_graph(0)
-    one, two = (draws_of(graph, Config(dim=2, seed=seed), times=2)[0] for seed in (0, 1))
+    one, two = (draws_of(graph, paper(dim=2, seed=seed), times=2)[0] for seed in (0, 1))
     half = len(one) // 2
     assert not np.array_equal(one, two)
     assert not np.array_equal(one[:half], one[half:])
@@ -181,29 +208,62 @@ def test_single_floats_follow_double_floats():
 SECOND_PROCESS = """
 import sys
 sys.path.insert(0, {tests!r})
-from problems import random_graph
-from consmrf.config import Config
+from problems import paper, random_graph
 from consmrf.fit import fit
 from consmrf.consensus import kernels as module
+
+def told(function):
+    print(sum(function.stats.cache_misses.values()), sum(function.stats.cache_hits.values()))
+
 for scorer in ("identity", "diagonal", "full"):
     for method in ("consensus", "independent"):
-        config = Config(dim=3, scorer=scorer, method=method, max_epochs=1, threads=1)
-        fit(random_graph(0), config=config)
-        pair = module.kernels(scorer, "bpr", 3, carry=method == "independent")
-        print(sum(pair.update.stats.cache_misses.values()), sum(pair.update.stats.cache_hits.values()))
-for function in (module._draw, module.add_rows):
-    print(sum(function.stats.cache_misses.values()), sum(function.stats.cache_hits.values()))
+        fit(random_graph(0), config=paper(dim=3, scorer=scorer, method=method, max_epochs=1, threads=1))
+        told(module.kernels(scorer, "bpr", 3, carry=method == "independent").update)
+told(module.kernels("identity", "bpr", 3, carry=False).draw)
+told(module.add_rows)
+"""
+
+SECOND_WAVES = """
+import sys
+sys.path.insert(0, {tests!r})
+from problems import random_graph
+from consmrf.config import Config
+from consmrf.consensus import blocks, merge, plan, training
+from consmrf.fit import fit
+
+made = []
+for module, name in ((blocks, "_make_index"), (training, "_make_train")):
+    def noted(*arguments, make=getattr(module, name)):
+        made.append(make(*arguments))
+        return made[-1]
+    setattr(module, name, noted)
+fit(random_graph(0), config=Config(dim=3, max_epochs=4, threads=1))
+for function in (*made, merge.merge_rows, plan._shuffled):
+    print(sum(function.stats.cache_misses.values()), sum(function.stats.cache_hits.values()) > 0)
 """
 
 
-def test_a_second_process_compiles_nothing(tmp_path):
-    environment = dict(os.environ, NUMBA_CACHE_DIR=str(tmp_path))
-    script = SECOND_PROCESS.format(tests=str(Path(__file__).parent))
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
-        ).stdout.split("\n")[:-1]
+def twice(script, folder):
+    """Run a script in two processes, one after the other, that share a disk cache; hand on their lines."""
+    environment = dict(os.environ, NUMBA_CACHE_DIR=str(folder))
+    command = [sys.executable, "-c", script.format(tests=str(Path(__file__).parent))]
+    return [
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split(
+            "\n"
+        )[:-1]
         for _ in range(2)
     ]
-    assert outputs[0] == ["1 0"] * 8
-    assert outputs[1] == ["0 1"] * 8
+
+
+def test_a_second_process_compiles_nothing(tmp_path):
+    first, second = twice(SECOND_PROCESS, tmp_path)
+    assert first == ["1 0"] * 8
+    assert second == ["0 1"] * 8
+
+
+def test_a_second_process_compiles_no_waves(tmp_path):
+    """Both stages: the laying out, the training, the merge of rows of each width, and the plan."""
+    first, second = twice(SECOND_WAVES, tmp_path)
+    assert len(first) == 6
+    assert sum(line.startswith("0 ") for line in first) == 1  # the stages' blocks are laid out alike
+    assert second == ["0 True"] * 6

@@ -47,7 +47,7 @@ def evaluation(value, labels=LABELS, protocol="full"):
     }
 
 
-def rounds(n=5, validation=True):
+def rounds(n=5, validation=True, stages=None):
     return [
         SimpleNamespace(
             round=i,
@@ -55,11 +55,13 @@ def rounds(n=5, validation=True):
             primal_residual=5.0 / i,
             dual_residual=0.03 / i,
             validation=0.1 + i / 100 if validation else None,
+            stage="rounds" if stages is None else stages[2 * i > n],
         )
         for i in range(1, n + 1)
     ]
 
 
+DEPARTURES = {label: {"objects": 0.5 - i / 10, "subjects": 0.0} for i, label in enumerate(LABELS)}
 METHODS = {"ours <b>": evaluation(0.3), "popularity": evaluation(0.2)}
 PAPER = {name: evaluation(value, protocol="paper") for name, value in (("ours", 0.8), ("popularity", 0.7))}
 
@@ -70,6 +72,7 @@ def pictures():
         figures.learning_curve(rounds(), 3),
         figures.learning_curve(rounds(60, validation=False), 0),
         figures.residuals(rounds()),
+        figures.departure_bars(DEPARTURES, "departures"),
         figures.relation_bars(METHODS, LABELS, "full"),
         figures.relation_bars(PAPER, LABELS, "paper"),
     ]
@@ -110,6 +113,28 @@ class Reader(HTMLParser):
 
 
 # -- tables
+
+
+def test_a_picture_of_stages_says_where_the_second_begins():
+    staged, plain = rounds(stages=("consensus", "departures")), rounds()
+    assert "departures" in figures.learning_curve(staged, 4)
+    assert "departures" not in figures.learning_curve(plain, 4)
+    assert "steps" in figures.residuals(staged)
+    assert "dual" in figures.residuals(plain)
+
+
+def test_the_most_departed_relations_come_first_and_the_rest_is_left_out():
+    departures = {f"r{i:02}": {"objects": i / 100, "subjects": (i % 7) / 10} for i in range(40)}
+    label = re.search(r'aria-label="([^"]*)"', figures.departure_bars(departures, "d"))[1]
+    assert label.count("objects:") == label.count("subjects:") == 12
+    assert "r34, objects: 0.340" in label
+    assert "r00" not in label
+    lines = tables.departed(departures, 3).text().splitlines()
+    assert [line.split() for line in lines[1:]] == [
+        ["r06", "0.060", "0.600"],
+        ["r13", "0.130", "0.600"],
+        ["r20", "0.200", "0.600"],
+    ]
 
 
 def test_columns_of_text_are_aligned():
@@ -197,7 +222,7 @@ def test_the_kept_round_is_marked():
 
 
 def test_residuals_of_zero_can_be_drawn():
-    flat = [SimpleNamespace(round=1, primal_residual=0.0, dual_residual=0.0)]
+    flat = [SimpleNamespace(round=1, primal_residual=0.0, dual_residual=0.0, stage="rounds")]
     assert "<svg" in figures.residuals(flat)
 
 

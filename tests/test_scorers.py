@@ -38,12 +38,12 @@ def central_differences(f, x, h=1e-6):
 
 
 def test_codes_names_and_sizes_are_fixed():
-    assert {name: s.code for name, s in SCORERS.items()} == {"identity": 0, "diagonal": 1, "full": 2}
-    assert [(s.name, s.weights(3)) for s in SCORERS.values()] == [
-        ("identity", 0),
-        ("diagonal", 3),
-        ("full", 9),
-    ]
+    assert {(name, s.name, s.code, s.weights(3)) for name, s in SCORERS.items()} == {
+        ("identity", "identity", 0, 0),
+        ("diagonal", "diagonal", 1, 3),
+        ("full", "full", 2, 9),
+        ("complex", "complex", 3, 3),
+    }
 
 
 @DIMS
@@ -62,9 +62,36 @@ def test_full_is_the_bilinear_form_of_the_paper():
     assert run_query(SCORERS["full"], a, w) @ o == pytest.approx(a @ w.reshape(4, 4) @ o)
 
 
+def as_complex(x):
+    """The numbers that a row stands for: real parts, imaginary parts, and an odd one out is real."""
+    half = len(x) // 2
+    return np.concatenate([x[:half] + 1j * x[half : 2 * half], x[2 * half :]])
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5, 8, 9])
+def test_complex_is_the_hermitian_product_with_the_relation_between(dim):
+    a, w, o = draw(SCORERS["complex"], dim)
+    expected = np.sum(as_complex(a) * as_complex(w) * np.conj(as_complex(o))).real
+    assert run_query(SCORERS["complex"], a, w) @ o == pytest.approx(expected)
+    turned = np.sum(as_complex(o) * np.conj(as_complex(w)) * np.conj(as_complex(a))).real
+    assert expected == pytest.approx(turned)  # the inverse relation is the conjugate
+
+
+@pytest.mark.parametrize("dim", [1, 4, 8, 9, 13])
+def test_complex_begins_at_the_quarter_turns_in_equal_shares(dim):
+    """A row is its own best object under none of them but 1, and on the whole neither near nor far."""
+    w = SCORERS["complex"].initial(dim)
+    assert w.shape == (dim,)
+    np.testing.assert_array_equal(as_complex(w)[: dim // 2], np.resize([1, 1j, -1, -1j], dim // 2))
+    np.testing.assert_array_equal(w[2 * (dim // 2) :], 1)
+    if dim == 8:
+        a = np.tile(np.random.default_rng(0).normal(size=2), (4, 1)).T.ravel()  # one number, four times
+        assert run_query(SCORERS["complex"], a, w) @ a == pytest.approx(0)
+
+
 @DIMS
-@BY_NAME
-def test_initial_weights_make_every_scorer_the_inner_product(scorer, dim):
+@pytest.mark.parametrize("scorer", [SCORERS[name] for name in ("identity", "diagonal", "full")])
+def test_initial_weights_of_the_real_scorers_make_them_the_inner_product(scorer, dim):
     a, _, _ = draw(scorer, dim)
     w = scorer.initial(dim)
     assert w.shape == (scorer.weights(dim),)

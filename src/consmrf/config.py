@@ -138,8 +138,8 @@ class Config:
 
     @property
     def max_rounds(self) -> int:
-        """The most rounds of Algorithm 1: `max_epochs` in units of `inner_epochs`, rounded up."""
-        return -(-self.max_epochs // self.inner_epochs)
+        """The most rounds: the wave solver's are epochs, Algorithm 1's are `inner_epochs` of them."""
+        return self.max_epochs if self.solver == "wave" else -(-self.max_epochs // self.inner_epochs)
 
     def to_dict(self) -> dict[str, Any]:
         """Hand on the settings as plain values, for a manifest or a report."""

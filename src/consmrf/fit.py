@@ -19,7 +19,7 @@ from consmrf.baselines.popularity import popularity
 from consmrf.config import Config
 from consmrf.consensus.facts import Layout, lay_out
 from consmrf.consensus.local import local_problems
-from consmrf.consensus.memory import MemoryEstimate, estimate
+from consmrf.consensus.memory import MemoryEstimate, estimate, estimate_waves
 from consmrf.consensus.solve import Best, Info, Round, Stage, Status, admm, solve, waves
 from consmrf.consensus.state import Views, initial_state
 from consmrf.consensus.wave import WaveViews, initial_wave
@@ -71,9 +71,12 @@ def fit(
     return _waves(graph, valid, config, on_round)
 
 
-def estimate_memory(graph: Graph, config: Config = _DEFAULTS) -> MemoryEstimate:
-    """Hand on what `fit` is expected to need at its peak."""
+def estimate_memory(graph: Graph, config: Config = _DEFAULTS, *, validated: bool = False) -> MemoryEstimate:
+    """Hand on what `fit` is expected to need at its peak; `validated` says whether it is given `valid`."""
     partitions, n_entities = partition(graph), len(graph.vocabulary.entities)
+    if config.solver == "wave" and config.method != "popularity":
+        targets = _targets(graph, config)
+        return estimate_waves(partitions, n_entities, config, targets=targets, validated=validated)
     return estimate(
         partitions, local_problems(partitions, n_entities, config.inner_epochs), n_entities, config
     )
@@ -87,7 +90,8 @@ def _rounds(
     n_entities = len(graph.vocabulary.entities)
     partitions = partition(graph)
     problems = local_problems(partitions, n_entities, config.inner_epochs)
-    skipped = _check_skipped(graph, sum(problem.skipped for problem in problems))
+    skipped = sum(problem.skipped for problem in problems)
+    _check_learnable(graph, len(graph) - skipped)
     score = _validation(graph, valid, config)
     validate = None if score is None else (lambda views: score(factors(views, config)))
     state = initial_state(partitions, n_entities, config)
@@ -118,7 +122,7 @@ def _waves(
         reciprocal=config.reciprocal,
         views=targets if config.departs else (),
     )
-    skipped = _check_skipped(graph, layout.skipped)
+    _check_learnable(graph, len(layout.facts.relations))
     score = _validation(graph, valid, config, targets)
     validate = None if score is None else (lambda views: score(wave_factors(layout, views, config)))
     first = _first_stage(config)
@@ -131,13 +135,13 @@ def _waves(
             validate=validate,
             on_round=on_round,
         )
-    if config.departs and found.info.status not in (Status.INTERRUPTED, Status.DIVERGED):
+    if _may_depart(config, first, found.info):
         state = state.depart(found.views, config)
         stage = Stage(
             "departures",
             len(found.info.rounds) + config.max_epochs - first.max_epochs,
             before=found.info.rounds,
-            best=None if score is None else Best(found.views, found.score, found.info.best_round),
+            best=Best(found.views, found.score, found.info.best_round),
         )
         with Waves(layout, state, config, _taking_part(layout, targets)) as engine:
             found = solve(
@@ -146,7 +150,7 @@ def _waves(
     predictor = wave_factors(layout, found.views, config)
     if config.departs and score is not None:
         predictor = _settled(layout, predictor, score)
-    info = replace(found.info, skipped_triples=skipped, seconds={"total": time.perf_counter() - begun})
+    info = replace(found.info, skipped_triples=layout.skipped, seconds={"total": time.perf_counter() - begun})
     return Result(_model(graph, predictor, config, info), info)
 
 
@@ -156,7 +160,17 @@ def _first_stage(config: Config) -> Config:
         return config
     share = _CONSENSUS_SHARE
     seconds = None if config.max_seconds is None else share * config.max_seconds
-    return replace(config, max_epochs=max(1, round(share * config.max_epochs)), max_seconds=seconds)
+    epochs = max(1, min(round(share * config.max_epochs), config.max_epochs - 1))
+    return replace(config, max_epochs=epochs, max_seconds=seconds)
+
+
+def _may_depart(config: Config, first: Config, info: Info) -> bool:
+    """Say whether there is a second stage: the first one ended well, and left epochs and time to it."""
+    if not config.departs or info.status in (Status.INTERRUPTED, Status.DIVERGED):
+        return False
+    if config.max_seconds is not None and info.rounds[-1].seconds["elapsed"] >= config.max_seconds:
+        return False
+    return first.max_epochs < config.max_epochs
 
 
 def _targets(graph: Graph, config: Config) -> list[int] | None:
@@ -189,17 +203,17 @@ def _settled(layout: Layout, predictor: Factors, score: ValidationScore) -> Fact
     return counted.mixed(predictor, choice.tau, choice.beta)
 
 
-def _check_skipped(graph: Graph, skipped: int) -> int:
-    if skipped == len(graph):
+def _check_learnable(graph: Graph, facts: int) -> None:
+    """Ask for facts, turned round or not, with something to rank them against."""
+    if not facts:
         what = (
-            "the graph has no triples"
-            if not skipped
-            else (f"each of the {skipped} triples has a subject that its relation links to every entity")
+            f"each of the {len(graph)} triples has a subject that its relation links to every entity"
+            if len(graph)
+            else "the graph has no triples"
         )
         raise InputError(
             f"nothing to learn: {what}, so there is no unobserved object to rank against; add facts"
         )
-    return skipped
 
 
 def _validation(

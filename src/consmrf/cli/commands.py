@@ -67,7 +67,7 @@ def fit(
     *more: Annotated[Path, Parameter(show=False)],
     out: Annotated[Path, described("folder for the model; a model that is there is replaced")],
     valid: Annotated[Path | None, described("validation triples: they choose the round that is kept")] = None,
-    preset: Annotated[str, described("where the settings start: paper, quick")] = "paper",
+    preset: Annotated[str, described("where the settings start: default, paper, quick")] = "default",
     settings: Settings = _SETTINGS,
     reading: Reading = _READING,
     json: Annotated[Path | None, described("write what happened here, round by round")] = None,
@@ -84,7 +84,7 @@ def fit(
         check_writable(json)
     graph = reading.read(train, *more)
     held_out = None if valid is None else reading.read(valid)
-    say(estimate_memory(graph, config).describe())
+    say(estimate_memory(graph, config, validated=held_out is not None).describe())
     with Progress(config.max_rounds, say) as progress:
         result = run(graph, valid=held_out, config=config, on_round=progress)
     result.model.save(out)
@@ -92,8 +92,8 @@ def fit(
         write_json(json, {"config": config.to_dict(), **info_to_dict(result.info)})
     if skipped := result.info.skipped_triples:
         say(
-            "triples never drawn, since their relation links the subject to every entity, so that there is "
-            f"nothing to rank the object against: {skipped:,}"
+            "triples left out of ranking objects, since their relation links the subject to every entity, so "
+            f"that there is nothing to rank the object against: {skipped:,}"
         )
     kept = f" Kept: round {result.info.best_round}." if result.info.best_round else ""
     say(f"{result.info.summary}{kept}\nmodel: {out}")

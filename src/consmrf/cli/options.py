@@ -39,19 +39,35 @@ class Settings:
     """What may be set of a Config; None leaves the preset's value."""
 
     method: Annotated[
-        str | None, described("consensus (ConsMRF), or a baseline: independent, popularity")
+        str | None, described("consensus (ConsMRF), or a baseline: shared (CD), independent, popularity")
     ] = None
-    solver: Annotated[str | None, described("paper: Algorithms 1 and 2 as printed")] = None
-    scorer: Annotated[str | None, described("form of W_r: identity, diagonal, full")] = None
+    solver: Annotated[
+        str | None, described("wave: ours, the default; paper: Algorithms 1 and 2 as printed")
+    ] = None
+    scorer: Annotated[str | None, described("form of W_r: identity, diagonal, complex, full")] = None
+    loss: Annotated[str | None, described("what is minimised: softmax, bpr, logistic, squared")] = None
     dim: Annotated[int | None, whole("features per entity, k")] = None
     max_epochs: Annotated[int | None, whole("the most passes over the data")] = None
-    inner_epochs: Annotated[int | None, whole("passes of one round, between two consensus updates")] = None
     learning_rate: Annotated[float | None, described("η, the step of AdaGrad")] = None
-    reg: Annotated[float | None, described("λ, regularisation; too large, and the factors vanish")] = None
-    rho: Annotated[float | None, described("ρ, pull towards the consensus; too large, and it diverges")] = (
-        None
-    )
+    regulariser: Annotated[str | None, described("Ω: n3 or l2")] = None
+    reg: Annotated[float | None, described("λ, its strength; too large, and the factors vanish")] = None
+    rho: Annotated[float | None, described("ρ, pull of a relation's own features to the consensus")] = None
+    negatives: Annotated[int | None, whole("objects that a fact is ranked against in a step")] = None
+    sampling: Annotated[
+        str | None, described("where they are drawn from: uniform, degree, range (objects of the relation)")
+    ] = None
+    reciprocal: Annotated[
+        bool | None,
+        Parameter(help="whether inverse relations, with views of their own, rank subjects"),
+    ] = None
+    targets: Annotated[
+        list[str] | None,
+        described("a relation that gets a view of its own and is validated; repeats; default: all"),
+    ] = None
     init_scale: Annotated[float | None, described("σ of the initial factors")] = None
+    batch: Annotated[int | None, whole("wave: facts whose gradients are taken together")] = None
+    wave_width: Annotated[int | None, whole("wave: blocks that start from one consensus")] = None
+    inner_epochs: Annotated[int | None, whole("paper: passes of one round, between two updates of Z")] = None
     max_seconds: Annotated[float | None, described("begin no round after this long")] = None
     tol: Annotated[float | None, described("ε: stop when the training loss changes by less")] = None
     patience: Annotated[int | None, whole("with --valid: rounds without a better score")] = None

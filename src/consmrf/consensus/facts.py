@@ -43,7 +43,7 @@ class Layout:
     facts: Facts
     indptr: NDArray[np.int64]  # [R + 1]
     n_entities: int
-    skipped: int  # facts whose subject is linked to every entity, so that no o′ exists
+    skipped: int  # facts, not turned round, whose subject is linked to every entity, so that no o′ exists
 
     @property
     def n_relations(self) -> int:
@@ -68,7 +68,7 @@ def lay_out(
     parts: list[_Part] = []
     for r, (subjects, objects) in enumerate(sides):
         part = _part(subjects, objects, n_entities, viewed=views is None or r % n in views)
-        skipped += part.skipped
+        skipped += part.skipped if r < n else 0
         parts.append(part)
     facts = _joined(parts, twins=int(reciprocal))
     return Layout(facts, _indptr([len(p.subjects) for p in parts]), n_entities, skipped)

@@ -58,9 +58,8 @@ def softmax(scores: Any, coefficients: Any) -> float:
     share = 1 / total
     for i in range(len(scores)):
         coefficients[i] *= share
-    loss = -math.log(max(float(coefficients[0]), 1e-30))
     coefficients[0] -= 1
-    return loss
+    return math.log(total) + float(top) - float(scores[0])
 
 
 def logistic(scores: Any, coefficients: Any) -> float:
@@ -82,7 +81,7 @@ def squared(scores: Any, coefficients: Any) -> float:
     share = 1.0 / (len(scores) - 1)
     loss = 0.0
     for i in range(len(scores)):
-        if not math.isfinite(scores[i]):  # a candidate that is left out
+        if scores[i] == -math.inf:  # a candidate that is left out
             coefficients[i] = 0
             continue
         error = float(scores[i]) - 1.0 if i == 0 else float(scores[i])

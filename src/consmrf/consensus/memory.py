@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from consmrf.config import Config
+from consmrf.consensus.blocks import padded
 from consmrf.consensus.local import CANDIDATES, LocalProblem
+from consmrf.consensus.plan import MOST_RELATIONS
 from consmrf.consensus.scorers import SCORERS
+from consmrf.consensus.wave import cut
 from consmrf.graph.partition import Partition
 
-__all__ = ["MemoryEstimate", "estimate"]
+__all__ = ["MemoryEstimate", "estimate", "estimate_waves"]
 
 # What the compiler and the kernels it loads add to a process, and a process of which nothing is known.
 _COMPILER = 100 * 2**20
@@ -24,17 +27,21 @@ _PROCESS = 200 * 2**20
 _SLACK = 1.2
 # Numbers that Partition and LocalProblem keep for each triple.
 _WORDS_PER_TRIPLE = 3 + 4
+# Numbers that Facts keeps for each fact, those of an epoch's plan, and those of Facts for each row of a view.
+_WORDS_PER_FACT, _WORDS_OF_PLAN, _WORDS_PER_SLOT = 6, 5, 5
+# Validation is scored in blocks of about so many bytes, a few of which live at once.
+_SCORES = 4 * 16 * 2**20
 
 
 @dataclass(frozen=True)
 class MemoryEstimate:
     """The parts of the expected peak, in bytes; the rows touched by sampled negatives are an expectation."""
 
-    data: int  # partitions
-    consensus: int  # the copies of Z that exist at once
-    state: int  # S_r and AdaGrad's sums, for the rows ever touched
+    data: int  # partitions; of the wave solver, facts and an epoch's order
+    consensus: int  # the copies of Z that exist at once, AdaGrad's sums among them
+    state: int  # S_r and AdaGrad's sums, for the rows ever touched; of the wave solver, Δ_r and its sums
     views: int  # Δ_r and W_r: of the last, the current and the best round, and as the model has them
-    workers: int
+    workers: int  # scratch memory, the tables of a wave's blocks, and scores of validation
     process: int  # in use already, and the compiler
 
     @property
@@ -83,6 +90,53 @@ def estimate(
         workers=workers * (8 * n_entities + 4 * samples + largest * (4 * config.dim * real + 8)),
         process=process,
     )
+
+
+def estimate_waves(
+    partitions: Sequence[Partition],
+    n_entities: int,
+    config: Config,
+    *,
+    targets: Collection[int] | None = None,
+    validated: bool = False,
+) -> MemoryEstimate:
+    """Hand on what the wave solver will need at its peak; with validation, room for scores too."""
+    real, sides = (4 if config.precision == "single" else 8), 2 if config.reciprocal else 1
+    k, d = config.dim, padded(config.dim)
+    facts = sides * sum(len(p) for p in partitions)
+    viewed = [p for r, p in enumerate(partitions) if config.departs and (targets is None or r in targets)]
+    slots = sides * sum(len(p.entities) for p in viewed)
+    own = k if config.departs else 0
+    weights = sides * len(partitions) * SCORERS[config.scorer].weights(k) * real
+    copies = 2  # of the best round, and of the one that takes its place
+    return MemoryEstimate(
+        data=4 * ((_WORDS_PER_FACT + _WORDS_OF_PLAN) * facts + _WORDS_PER_SLOT * slots),
+        consensus=n_entities * (2 * d + copies * (k + 2)) * real,
+        state=slots * (2 * own + 3) * real + 2 * weights,
+        views=copies * (slots * (own + 1) * real + weights),
+        workers=_waves_of(facts, slots, n_entities, config) + (_SCORES if validated else 0),
+        process=_in_use() + _COMPILER,
+    )
+
+
+def _waves_of(facts: int, slots: int, n_entities: int, config: Config) -> int:
+    """Hand on what the workers and the blocks of a wave need: the rows that a block touches, on average."""
+    real, d, most = (4 if config.precision == "single" else 8), padded(config.dim), cut(facts)
+    most = min(most, facts)
+    pool = min(config.negatives, n_entities)
+    pools = -(-most // config.batch)
+    drawn = n_entities * -math.expm1(-pools * pool / max(n_entities, 1))
+    rows = min(n_entities, 2 * most + drawn)
+    own = min(slots, 2 * most + pools * pool)
+    blocks = min(config.wave_width, -(-facts // max(most, 1)))
+    workers = max(1, min(config.threads or os.cpu_count() or 1, config.wave_width))
+    tables = rows * (2 * d * real + 4) + own * (2 * (config.dim if config.departs else 0) * real + 4)
+    reserved = (pools + MOST_RELATIONS) * pool
+    scratch = (
+        4 * n_entities + 8 * min(n_entities, 2 * most + reserved) + 16 * most + 4 * (reserved + pools * pool)
+    )
+    arithmetic = (3 * config.batch * d + 3 * pool * d + 2 * config.batch * (1 + pool)) * real
+    return int(blocks * tables + workers * (scratch + arithmetic))
 
 
 def _in_use() -> int:

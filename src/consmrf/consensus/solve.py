@@ -226,7 +226,7 @@ def solve(
             )
             rounds.append(_record(swept, outcome, rounds, score, stage.name, seconds))
             if score is None or best is None or score > (best.score or 0.0):
-                best = Best(outcome.views.kept(validate is not None), score, number)
+                best = Best(outcome.views.kept(), score, number)
             status = terminate(rounds, max(best.round, len(stage.before)), config, stage.until)
             if on_round is not None:
                 on_round(rounds[-1])

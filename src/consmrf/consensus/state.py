@@ -99,9 +99,8 @@ class Views:
     z: Floats
     updates: Sequence[LocalUpdate]
 
-    def kept(self, copy: bool) -> Views:
+    def kept(self) -> Views:
         """Hand on what later rounds leave alone: these are not written to again."""
-        del copy
         return self
 
     def a(self, relation: int) -> Floats:

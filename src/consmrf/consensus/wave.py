@@ -30,6 +30,8 @@ _FIRST = 1e-2
 _DEPARTURE_RATE = 0.3
 # ρ of a relation's own intercept, and the spread of W_r around what it begins with.
 _INTERCEPT_RHO, _W_SPREAD = 0.1, 0.5
+# Rows drawn at a time: the draws are doubles, and need not all be there at once.
+_AT_ONCE = 2**14
 # An epoch is cut into about so many blocks, each of at least and at most so many facts.
 _BLOCKS, _LEAST, _MOST = 800, 32, 1024
 
@@ -44,10 +46,8 @@ class WaveViews:
     delta: Floats  # [m, k] Δ_r by slot; [m, 0] before the relations depart
     delta_b: Floats  # [m] the relations' own intercepts
 
-    def kept(self, copy: bool) -> WaveViews:
-        """Hand on what later rounds leave alone."""
-        if not copy:
-            return self
+    def kept(self) -> WaveViews:
+        """Hand on what later rounds leave alone, and an epoch that diverges or is cut short."""
         return WaveViews(self.z.copy(), self.b.copy(), self.w.copy(), self.delta.copy(), self.delta_b.copy())
 
 
@@ -116,7 +116,9 @@ def initial_wave(layout: Layout, config: Config) -> WaveState:
     k, d, scorer = config.dim, padded(config.dim), SCORERS[config.scorer]
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([config.seed, 2])))
     z = np.zeros((layout.n_entities, 2 * d), real)
-    z[:, :k] = config.init_scale * rng.standard_normal((layout.n_entities, k))
+    for e in range(0, layout.n_entities, _AT_ONCE):
+        first = z[e : e + _AT_ONCE, :k]
+        first[:] = config.init_scale * rng.standard_normal(first.shape)
     z[:, d:] = _FIRST
     weights = scorer.weights(k)
     w = np.full((layout.n_relations, 2 * weights), _FIRST, real)

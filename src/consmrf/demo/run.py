@@ -41,12 +41,17 @@ def run_demo(out: Path, *, seed: int, threads: int | None, say: Callable[[str], 
 
 def commands(out: Path, config: Config) -> list[str]:
     """Hand on the command lines that do the same from the files of the demo."""
-    names = ("dim", "reg", "inner_epochs", "max_epochs", "seed")
-    options = " ".join(f"--{name.replace('_', '-')} {getattr(config, name)}" for name in names)
     return [
-        f"consmrf fit {out}/train.tsv --valid {out}/valid.tsv --out again.consmrf {options}",
+        f"consmrf fit {out}/train.tsv --valid {out}/valid.tsv --out again.consmrf{_options(config)}",
         f"consmrf evaluate again.consmrf {out}/test.tsv --known {out}/valid.tsv",
     ]
+
+
+def _options(config: Config) -> str:
+    """Hand on the options that make this configuration of the default one, but for the number of threads."""
+    plain, default = config.to_dict(), Config().to_dict()
+    changed = [name for name in plain if plain[name] != default[name] and name != "threads"]
+    return "".join(f" --{name.replace('_', '-')} {plain[name]}" for name in changed)
 
 
 def _prepare(out: Path) -> None:

@@ -9,7 +9,8 @@ from importlib import metadata
 import numpy as np
 
 from consmrf.demo.story import FEW, PLANTED, Story
-from consmrf.report.figures import learning_curve, relation_bars, residuals
+from consmrf.report.figures import departure_bars, learning_curve, relation_bars, residuals
+from consmrf.report.files import departures
 from consmrf.report.page import heading, listing, page, paragraph, picture, section, settings
 from consmrf.report.tables import Table, conditions, figures, number
 
@@ -101,8 +102,8 @@ def report_page(story: Story) -> str:
     lead = (
         f"{len(example.users):,} users follow each other, are friends, and read {len(example.items):,} news "
         "items. The graph is made up, so the right answers are known: every fact was drawn with a planted "
-        f"chance. Three methods learned from {len(story.train):,} triples, and rank here what they were not "
-        "shown."
+        f"chance. {len(story.fits)} methods learned from {len(story.train):,} triples, and rank here what "
+        "they were not shown."
     )
     parts = [_found(story), _by_relation(story), _recovered(story), _in_words(story), _learning(story)]
     for title, tree in (("full protocol", story.full), ("the paper's protocol", story.paper)):
@@ -165,14 +166,23 @@ def _provenance(story: Story) -> dict[str, object]:
 def _learning(story: Story) -> str:
     info = story.fits["ConsMRF"].info
     curve = (
-        "Mean BPR loss of the sampled triples; filtered MRR on validation triples, which chooses the round."
+        "Mean training loss; filtered MRR on validation triples, which chooses the round. First all "
+        "relations find the consensus; then it rests, and each relation departs from it on its own triples."
     )
     distance = (
-        "How far the relations' views are from the consensus, and how far the consensus moves, times ρ."
+        "How far the relations' views are from the consensus, and how far a round moves what is trained: the "
+        "consensus first, then the views."
     )
+    target = (
+        "How far each relation's view is from the consensus, after validation has chosen what share of the "
+        "departure it keeps. 0 would be the shared model."
+    )
+    departed = departures(story.fits["ConsMRF"].model)
+    own = [] if departed is None else [picture(departure_bars(departed, "departures"), target)]
     return section(
         "How ConsMRF learned",
         picture(learning_curve(info.rounds, info.best_round), curve),
         picture(residuals(info.rounds), distance),
+        *own,
         paragraph(info.summary),
     )

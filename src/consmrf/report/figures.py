@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from consmrf.report.tables import Figures, main_side, metrics, printable
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
     from consmrf.consensus.solve import Round
 
-__all__ = ["learning_curve", "relation_bars", "residuals"]
+__all__ = ["departure_bars", "learning_curve", "relation_bars", "residuals"]
 
 _INK = "#010203"  # becomes currentColor
-_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # of Okabe and Ito
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")  # of Okabe and Ito
 _METRICS = {  # by leading metric: the title, the axis, and where it begins
     "mrr": ("MRR, filtered, against all entities", "MRR (1 is best)", 0.0),
     "auc": ("AUC of the paper's protocol", "AUC (½ is chance, 1 is best)", 0.5),
@@ -56,10 +57,12 @@ def learning_curve(rounds: Sequence[Round], best_round: int) -> str:
     with _style():
         figure, (axis, *others) = _axes(1 + bool(score))
         axis.plot(x, [r.loss for r in rounds], color=_COLORS[0], marker=_marker(x, "o"))
-        axis.set(title="Training loss", xlabel="round", ylabel="mean BPR loss (nats)")
+        axis.set(title="Training loss", xlabel="round", ylabel="mean loss")
+        _stages(axis, rounds)
         for other in others:
             other.plot(*zip(*score, strict=True), color=_COLORS[1], marker=_marker(x, "s"))
             other.set(title="Score on the validation triples", xlabel="round", ylabel="validation score")
+            _stages(other, rounds)
             if best_round:
                 other.axvline(best_round, color=_INK, linestyle=":", label=f"kept: round {best_round}")
                 other.legend()
@@ -69,12 +72,15 @@ def learning_curve(rounds: Sequence[Round], best_round: int) -> str:
 
 def residuals(rounds: Sequence[Round]) -> str:
     """Draw the primal and the dual residual by round, on a logarithmic scale."""
+    waves = rounds[-1].stage != "rounds"
+    moved = "√Σ‖steps‖² of what the stage trains" if waves else "dual ρ√R ‖Z − Z before‖"
     with _style():
         figure, (axis,) = _axes(1)
         x = [r.round for r in rounds]
+        _stages(axis, rounds)
         for values, name, color, mark in (
             ([r.primal_residual for r in rounds], "primal √Σ‖A_r − Z‖²", _COLORS[0], "o"),
-            ([r.dual_residual for r in rounds], "dual ρ√R ‖Z − Z before‖", _COLORS[1], "s"),
+            ([r.dual_residual for r in rounds], moved, _COLORS[1], "s"),
         ):
             axis.plot(x, values, color=color, marker=_marker(x, mark), label=name)
         if any(r.primal_residual > 0 or r.dual_residual > 0 for r in rounds):
@@ -83,7 +89,8 @@ def residuals(rounds: Sequence[Round]) -> str:
         axis.set(title="Residuals of the consensus", xlabel="round", ylabel="Frobenius norm (log scale)")
         axis.legend()
         last = rounds[-1]
-        words = f"In the end: primal residual {last.primal_residual:.3g}, dual {last.dual_residual:.3g}"
+        second = "moved" if waves else "dual"
+        words = f"In the end: primal residual {last.primal_residual:.3g}, {second} {last.dual_residual:.3g}"
         return _svg(figure, "residuals", words)
 
 
@@ -114,6 +121,39 @@ def relation_bars(methods: Mapping[str, Figures], labels: Sequence[str], name: s
         axis.set_xlim(left=least)
         axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
         return _svg(figure, name, f"{title}. {'; '.join(said)}")
+
+
+def departure_bars(departures: Mapping[str, Mapping[str, float]], name: str, most: int = 12) -> str:
+    """Draw how far relations' views are from the consensus, the most departed ones first.
+
+    `departures` is what `report.files.departures` handed on: by relation, then by what its view ranks.
+    """
+    shown = sorted(departures, key=lambda label: (-max(departures[label].values()), label))[:most]
+    kinds = list(next(iter(departures.values())))
+    height = 0.8 / len(kinds)
+    said = []
+    with _style():
+        figure, (axis,) = _axes(1, height=1.2 + 0.25 * len(shown) * len(kinds))
+        for i, kind in enumerate(kinds):
+            at = [y + (i - (len(kinds) - 1) / 2) * height for y in range(len(shown))]
+            values = [departures[label][kind] for label in shown]
+            axis.barh(at, values, height * 0.9, color=_COLORS[i % len(_COLORS)], label=f"ranking {kind}")
+            said += [f"{_short(label)}, {kind}: {x:.3f}" for label, x in zip(shown, values, strict=True)]
+        axis.set_yticks(range(len(shown)), [_short(label) for label in shown])
+        axis.invert_yaxis()
+        axis.set(title="How target-specific each relation is", xlabel="‖Δ_r‖ / ‖Z‖ on the entities of r")
+        axis.set_xlim(left=0)
+        axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
+        return _svg(figure, name, f"Departure from the consensus. {'; '.join(said)}")
+
+
+def _stages(axis: Axes, rounds: Sequence[Round]) -> None:
+    """Draw a line where one stage of a fit ends and the next begins, named after the latter."""
+    for before, after in pairwise(rounds):
+        if before.stage != after.stage:
+            axis.axvline(after.round - 0.5, color=_INK, linewidth=0.8, alpha=0.5)
+            place = (after.round - 0.5, 0.03)
+            axis.annotate(f" {after.stage}", place, xycoords=("data", "axes fraction"), va="bottom")
 
 
 @contextmanager

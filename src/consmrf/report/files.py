@@ -14,6 +14,7 @@ import numpy as np
 
 from consmrf.errors import OutputError
 from consmrf.graph.source import replacing, takes_bytes_itself
+from consmrf.predictors import Factors
 from consmrf.storage import check_replaceable
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = [
     "check_folder",
     "check_model_place",
     "check_writable",
+    "departures",
     "info_to_dict",
     "to_json",
     "write_json",
@@ -97,9 +99,24 @@ def model_to_dict(model: Model) -> dict[str, Any]:
         "entities": len(model.entities),
         "triples": len(model.known),
         "relations": dict(zip(model.relations, counts, strict=True)),
+        "departures": departures(model),
         "config": None if model.config is None else model.config.to_dict(),
         "provenance": model.provenance,
     }
+
+
+def departures(model: Model) -> dict[str, dict[str, float]] | None:
+    """Hand on how target-specific each relation is: ‖Δ_r‖ over ‖Z‖ on the entities of r.
+
+    By relation, then by what the view ranks: objects, and subjects, for which it may have a view of its own.
+    None where there is no consensus to depart from.
+    """
+    predictor = model.predictor
+    if not isinstance(predictor, Factors) or predictor.shared == "none":
+        return None
+    told, n = predictor.departures().tolist(), len(model.relations)
+    views = {"objects": told[:n], "subjects": told[n:]} if predictor.reciprocal else {"both sides": told}
+    return {label: {kind: own[r] for kind, own in views.items()} for r, label in enumerate(model.relations)}
 
 
 def _plain(value: Any) -> Any:

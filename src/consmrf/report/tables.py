@@ -13,6 +13,7 @@ __all__ = [
     "Figures",
     "Table",
     "conditions",
+    "departed",
     "described",
     "figures",
     "notable",
@@ -133,10 +134,20 @@ def described(model: Mapping[str, Any], most: int = 20) -> str:
     shown = [(label, f"{n:,}") for label, n in counts[:most]]
     rest = [("smaller relations", f"{len(counts) - most:,}")] if len(counts) > most else []
     tables = [Table(("relation", "triples"), (*shown, *rest))]
+    if model["departures"]:
+        tables.append(departed(model["departures"], most))
     for title in ("config", "provenance"):
         values = model[title] or {}
         tables.append(Table((title, ""), tuple((str(k), str(v)) for k, v in values.items())))
     return "\n\n".join([f"{model['kind']}: {size}", *(table.text() for table in tables if table.rows)])
+
+
+def departed(departures: Mapping[str, Mapping[str, float]], most: int) -> Table:
+    """Tabulate the relations whose views are farthest from the consensus."""
+    order = sorted(departures, key=lambda label: (-max(departures[label].values()), label))
+    rows = tuple((label, *(number("", x) for x in departures[label].values())) for label in order[:most])
+    kinds = next(iter(departures.values()))
+    return Table(("most target-specific: ‖Δ_r‖/‖Z‖", *kinds), rows)
 
 
 def metrics(evaluation: Figures) -> list[str]:
