@@ -270,3 +270,24 @@ def test_facts_without_an_open_object_are_left_out_and_counted():
     triples = [(0, 0, o) for o in range(40)] + [(s, 0, 1) for s in range(1, 20)]
     result = fitted(graph_of(triples, 40, 1), max_epochs=2)
     assert result.info.skipped_triples == 40
+
+
+def test_kept_views_are_a_copy_and_an_interrupt_leaves_it_whole(planted, monkeypatch):
+    layout = lay_out(partition(planted[0]), 120, reciprocal=True, views=None)
+    state = initial_wave(layout, Config(**FORM))
+    kept = state.views().kept()
+    state.rows.z[:] += 1
+    assert (state.views().z - kept.z == 1).all()
+    plain, calls = np.copyto, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        plain(*arguments)
+
+    monkeypatch.setattr(np, "copyto", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        state.views().kept(kept)
+    for name in ("z", "b", "w", "delta_b"):
+        np.testing.assert_array_equal(getattr(kept, name), getattr(state.views(), name))

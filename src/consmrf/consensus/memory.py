@@ -108,12 +108,11 @@ def estimate_waves(
     slots = sides * sum(len(p.entities) for p in viewed)
     own = k if config.departs else 0
     weights = sides * len(partitions) * SCORERS[config.scorer].weights(k) * real
-    copies = 2  # of the best round, and of the one that takes its place
     return MemoryEstimate(
         data=4 * ((_WORDS_PER_FACT + _WORDS_OF_PLAN) * facts + _WORDS_PER_SLOT * slots),
-        consensus=n_entities * (2 * d + copies * (k + 2)) * real,
+        consensus=n_entities * (2 * d + 2 * (k + 2)) * real,  # and the best of each stage
         state=slots * (2 * own + 3) * real + 2 * weights,
-        views=copies * (slots * (own + 1) * real + weights),
+        views=slots * (own + 1) * real + 2 * weights,
         workers=_waves_of(facts, slots, n_entities, config) + (_SCORES if validated else 0),
         process=_in_use() + _COMPILER,
     )

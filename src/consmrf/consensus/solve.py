@@ -119,7 +119,7 @@ class Outcome:
 class Best:
     """The best views so far, their validation score and the round they are from."""
 
-    views: AnyViews
+    views: Any  # of one kind with those of the rounds
     score: float | None
     round: int
 
@@ -132,6 +132,11 @@ class Stage:
     until: int  # the last round
     before: tuple[Round, ...] = ()  # the rounds of earlier stages
     best: Best | None = None  # what to beat
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds of earlier stages."""
+        return self.before[-1].seconds["elapsed"] if self.before else 0.0
 
 
 @dataclass(frozen=True)
@@ -221,12 +226,10 @@ def solve(
             outcome = step(state, swept)
             seconds = {"consensus": time.perf_counter() - stepped}
             score = _validated(validate, outcome.views, seconds)
-            seconds["elapsed"] = (
-                time.perf_counter() - begun + (stage.before[-1].seconds["elapsed"] if stage.before else 0)
-            )
+            seconds["elapsed"] = time.perf_counter() - begun + stage.elapsed
             rounds.append(_record(swept, outcome, rounds, score, stage.name, seconds))
             if score is None or best is None or score > (best.score or 0.0):
-                best = Best(outcome.views.kept(), score, number)
+                best = Best(outcome.views.kept(None if best is None else best.views), score, number)
             status = terminate(rounds, max(best.round, len(stage.before)), config, stage.until)
             if on_round is not None:
                 on_round(rounds[-1])

@@ -99,8 +99,9 @@ class Views:
     z: Floats
     updates: Sequence[LocalUpdate]
 
-    def kept(self) -> Views:
+    def kept(self, over: Views | None = None) -> Views:
         """Hand on what later rounds leave alone: these are not written to again."""
+        del over
         return self
 
     def a(self, relation: int) -> Floats:

@@ -8,7 +8,7 @@ of Δ_r is kept can be decided afterwards, relation by relation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -46,9 +46,23 @@ class WaveViews:
     delta: Floats  # [m, k] Δ_r by slot; [m, 0] before the relations depart
     delta_b: Floats  # [m] the relations' own intercepts
 
-    def kept(self) -> WaveViews:
-        """Hand on what later rounds leave alone, and an epoch that diverges or is cut short."""
-        return WaveViews(self.z.copy(), self.b.copy(), self.w.copy(), self.delta.copy(), self.delta_b.copy())
+    def kept(self, over: WaveViews | None = None) -> WaveViews:
+        """Hand on a copy that later rounds leave alone, written over an earlier one where that has its shape.
+
+        An interrupt waits until the copy is whole.
+        """
+        if over is None or over.delta.shape != self.delta.shape:
+            return WaveViews(*(np.array(getattr(self, f.name)) for f in fields(self)))
+        try:
+            over._fill(self)
+        except KeyboardInterrupt:
+            over._fill(self)
+            raise
+        return over
+
+    def _fill(self, source: WaveViews) -> None:
+        for field in fields(self):
+            np.copyto(getattr(self, field.name), getattr(source, field.name))
 
 
 @dataclass(frozen=True)
