@@ -467,7 +467,7 @@ def test_the_memory_estimate_covers_what_the_waves_take(method, reciprocal, targ
     assert parts.data == pytest.approx(kept + 5 * order, rel=0.25)  # the order is made from double words
     copy = state.views().kept()
     assert parts.consensus == state.rows.z.nbytes + 2 * (copy.z.nbytes + copy.b.nbytes)
-    assert parts.views == 2 * (copy.delta.nbytes + copy.delta_b.nbytes + copy.w.nbytes)
+    assert parts.views == copy.delta.nbytes + 2 * (copy.delta_b.nbytes + copy.w.nbytes)
     intercepts = state.rows.intercepts.nbytes  # and, from the first stage, the same beside their sums
     assert parts.state == state.rows.own.nbytes + 3 * intercepts + state.rows.w.nbytes
     assert parts.workers == pytest.approx(taken, rel=0.3)

@@ -112,7 +112,7 @@ def estimate_waves(
         data=4 * ((_WORDS_PER_FACT + _WORDS_OF_PLAN) * facts + _WORDS_PER_SLOT * slots),
         consensus=n_entities * (2 * d + 2 * (k + 2)) * real,  # and the best of each stage
         state=slots * (2 * own + 3) * real + 2 * weights,
-        views=slots * (own + 1) * real + 2 * weights,
+        views=slots * (own + 2) * real + 2 * weights,  # the best of each stage
         workers=_waves_of(facts, slots, n_entities, config) + (_SCORES if validated else 0),
         process=_in_use() + _COMPILER,
     )
