@@ -292,3 +292,15 @@ def test_kept_views_are_a_copy_and_an_interrupt_leaves_it_whole(planted, monkeyp
         state.views().kept(kept)
     for name in ("z", "b", "w", "delta_b"):
         np.testing.assert_array_equal(getattr(kept, name), getattr(state.views(), name))
+
+
+def test_the_record_holds_the_seconds_of_the_merges(planted, monkeypatch):
+    plain = Waves._merge
+
+    def slow(*arguments):
+        time.sleep(0.02)
+        return plain(*arguments)
+
+    monkeypatch.setattr(Waves, "_merge", slow)
+    for record in fitted(planted[0], max_epochs=2).info.rounds:
+        assert record.seconds["consensus"] >= 0.02

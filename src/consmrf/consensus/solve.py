@@ -94,6 +94,7 @@ class Swept:
     updates: Sequence[LocalUpdate]
     seconds: float
     workers: int
+    merge_seconds: float = 0.0  # the step does the averaging, after the sweep
 
     @property
     def loss(self) -> float:
@@ -224,7 +225,7 @@ def solve(
                 break
             stepped = time.perf_counter()
             outcome = step(state, swept)
-            seconds = {"consensus": time.perf_counter() - stepped}
+            seconds = {"consensus": time.perf_counter() - stepped + swept.merge_seconds}
             score = _validated(validate, outcome.views, seconds)
             seconds["elapsed"] = time.perf_counter() - begun + stage.elapsed
             rounds.append(_record(swept, outcome, rounds, score, stage.name, seconds))
