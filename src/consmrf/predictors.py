@@ -76,16 +76,50 @@ class Factors:
         return len(self.z), len(self.w) // (2 if self.reciprocal else 1)
 
     def object_scores(self, relation: int, subjects: NDArray[np.int32]) -> NDArray[np.float32]:
-        q = queries(SCORERS[self.scorer], self._rows(relation, subjects), self.w[relation])
-        return self._times_view(q, relation, side=0)
+        return self._times_view(self.queries(np.full(len(subjects), relation), subjects, 0), relation, 0)
 
     def subject_scores(self, relation: int, objects: NDArray[np.int32]) -> NDArray[np.float32]:
-        if self.reciprocal:
-            turned = self.shape[1] + relation
-            q = queries(SCORERS[self.scorer], self._rows(turned, objects), self.w[turned])
-            return self._times_view(q, turned, side=1)
-        p = transposed_queries(SCORERS[self.scorer], self._rows(relation, objects), self.w[relation])
-        return self._times_view(p, relation, side=1)
+        return self._times_view(self.queries(np.full(len(objects), relation), objects, 1), relation, 1)
+
+    def queries(self, relations: NDArray[Any], given: NDArray[np.int32], side: int) -> NDArray[Any]:
+        """Hand on q [n, k], so that a candidate e scores q · a_e + b_e as object (side 0) or subject (1).
+
+        A row of q has the same bits whatever rows are asked for beside it.
+        """
+        seen = self.seen(relations, side)
+        form, ask = SCORERS[self.scorer], transposed_queries if side and not self.reciprocal else queries
+        a = self.z[given]
+        starts = np.flatnonzero(np.diff(seen, prepend=-1)).tolist()
+        q = np.empty(a.shape, self.z.dtype)
+        for begin, end in pairwise([*starts, len(seen)]):
+            own = a[begin:end]
+            at = self.departed(int(seen[begin]), given[begin:end])
+            if self.delta.shape[1]:
+                own[at >= 0] += self.delta[at[at >= 0]]
+            if form.name == "full":
+                q[begin:end] = ask(form, own, self.w[seen[begin]])
+        return q if form.name == "full" else np.ascontiguousarray(ask(form, a, self.w[seen].T), q.dtype)
+
+    def seen(self, relations: Any, side: int) -> Any:
+        """Hand on the numbers of the views and weights that rank this side of the relations."""
+        return relations + self.shape[1] if side and self.reciprocal else relations
+
+    def own(self, view: int) -> slice:
+        """Hand on where a view's rows of Δ stand."""
+        return slice(int(self.delta_indptr[view]), int(self.delta_indptr[view + 1]))
+
+    def departed(self, view: int, entities: NDArray[np.int32]) -> NDArray[np.intp]:
+        """Hand on the row of Δ that each entity has in this view, or −1."""
+        own = self.own(view)
+        rows = self.delta_rows[own]
+        if not len(rows):
+            return np.full(len(entities), -1)
+        at = np.minimum(np.searchsorted(rows, entities), len(rows) - 1)
+        return np.where(rows[at] == entities, at + own.start, -1)
+
+    def own_intercepts(self, side: int) -> NDArray[Any]:
+        """Hand on δb by row of Δ, or none: without a view of its own for subjects, it is for objects only."""
+        return self.delta_b if self.reciprocal or side == 0 else self.delta_b[:0]
 
     def consensus(self) -> Factors:
         """Hand on the same with every relation seeing the consensus."""
@@ -113,7 +147,7 @@ class Factors:
         """Hand on the dense A_r [E, k]."""
         a = self.z.copy()
         if self.delta.shape[1]:
-            own = self._own(relation)
+            own = self.own(relation)
             a[self.delta_rows[own]] += self.delta[own]
         return a
 
@@ -122,42 +156,25 @@ class Factors:
         told = np.zeros(len(self.delta_indptr) - 1)
         if self.delta.shape[1]:
             for r in range(len(told)):
-                own = self._own(r)
+                own = self.own(r)
                 beside = float(np.linalg.norm(self.z[self.delta_rows[own]]))
                 told[r] = float(np.linalg.norm(self.delta[own])) / beside if beside else 0.0
         return told
 
-    def _own(self, relation: int) -> slice:
-        return slice(int(self.delta_indptr[relation]), int(self.delta_indptr[relation + 1]))
-
-    def _rows(self, relation: int, entities: NDArray[np.int32]) -> NDArray[Any]:
-        """Hand on these entities' rows of A_r, without the rest of it."""
-        own = self._own(relation)
-        rows = self.delta_rows[own]
-        a: NDArray[Any] = self.z[entities]
-        if len(rows) and self.delta.shape[1]:
-            at = np.minimum(np.searchsorted(rows, entities), len(rows) - 1)
-            found = rows[at] == entities
-            a[found] += self.delta[own][at[found]]
-        return a
-
     def _times_view(self, q: NDArray[Any], relation: int, side: int) -> NDArray[np.float32]:
-        """Hand on q A_rᵀ + b as q Zᵀ and a correction of Δ_r's columns: A_r is never built, Z never copied.
-
-        Without a view of its own for subjects, the relation's own intercepts are for objects only.
-        """
-        own = self._own(relation)
+        """Hand on q A_rᵀ + b as q Zᵀ and a correction of Δ_r's columns: A_r is not built, Z not copied."""
+        seen, own_b = self.seen(relation, side), self.own_intercepts(side)
+        own = self.own(seen)
         rows = self.delta_rows[own]
-        q = q.astype(self.z.dtype, copy=False)
         scores: NDArray[Any] = q @ self.z.T
         if len(self.b):
             scores += self.b[:, side]
         if len(self.beta):
-            scores += self.beta[relation] * self.log_share[:, side]
+            scores += self.beta[seen] * self.log_share[:, side]
         if len(rows) and self.delta.shape[1]:
             scores[:, rows] += q @ self.delta[own].T
-        if len(rows) and len(self.delta_b) and (self.reciprocal or side == 0):
-            scores[:, rows] += self.delta_b[own]
+        if len(rows) and len(own_b):
+            scores[:, rows] += own_b[own]
         return scores.astype(np.float32, copy=False)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
