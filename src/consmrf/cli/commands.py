@@ -122,7 +122,11 @@ def evaluate(
 
     sides = ("objects", "subjects") if ranking.sides == "both" else (ranking.sides,)
     options = EvaluationOptions(
-        candidates=ranking.candidates, sides=sides, memory_mib=ranking.memory, seed=ranking.seed
+        candidates=ranking.candidates,
+        sides=sides,
+        memory_mib=ranking.memory,
+        threads=ranking.threads,
+        seed=ranking.seed,
     )
     for path in (ranking.json, ranking.ranks):
         if path is not None:

@@ -126,6 +126,7 @@ class Ranking:
     candidates: Annotated[int, whole("paper protocol: objects drawn per (relation, subject)")] = 1000
     sides: Annotated[str, described("full protocol: both, objects, subjects")] = "both"
     memory: Annotated[int, whole("MiB for scores")] = 512
+    threads: Annotated[int | None, whole("default: one per core; the same figures for any number")] = None
     seed: Annotated[int, whole("of drawn objects and of the intervals' resampling")] = 0
     relations: Annotated[bool, flag("show every relation, not the largest and the worst")] = False
     json: Annotated[Path | None, described("write the figures here, as plain numbers")] = None

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 __all__ = ["SCORERS", "Scorer", "queries", "transposed_queries"]
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
-# Rows of one matrix product: whole vectors of any processor.
-_HEIGHT = 64
 
 
 def identity_query(dim: int, a: Floats, _w: Floats, q: Floats) -> None:
@@ -129,7 +127,7 @@ def queries(scorer: Scorer, a: Floats, w: Floats) -> Floats:
     """
     k = a.shape[1]
     if scorer.name == "full":  # the definition is k² steps of NumPy, this is one
-        return _by_tiles(a, w.reshape(k, k))
+        return _by_rows(a, w.reshape(k, k))
     q = np.empty((k, len(a)), np.result_type(a, w))
     scorer.query(k, a.T, w, q)
     return q.T
@@ -142,18 +140,15 @@ def transposed_queries(scorer: Scorer, a: Floats, w: Floats) -> Floats:
     """
     k = a.shape[1]
     if scorer.name == "full":
-        return _by_tiles(a, w.reshape(k, k).T)
+        return _by_rows(a, w.reshape(k, k).T)
     p = np.empty((k, len(a)), np.result_type(a, w))
     scorer.backprop(k, np.zeros_like(p), w, a.T, p, np.empty((len(w), len(a)), p.dtype))
     return p.T
 
 
-def _by_tiles(a: Floats, matrix: Floats) -> Floats:
-    """Hand on a · matrix in products of one height: a row's bits do not depend on the rows beside it."""
-    product = np.empty((len(a), matrix.shape[1]), np.result_type(a, matrix))
-    tile = np.zeros((_HEIGHT, a.shape[1]), a.dtype)
-    for first in range(0, len(a), _HEIGHT):
-        rows = a[first : first + _HEIGHT]
-        tile[: len(rows)] = rows
-        product[first : first + _HEIGHT] = (tile @ matrix)[: len(rows)]
+def _by_rows(a: Floats, matrix: Floats) -> Floats:
+    """Hand on a · matrix, summed in order: a row has the same bits wherever it stands."""
+    product = np.zeros((len(a), matrix.shape[1]), np.result_type(a, matrix))
+    for i in range(matrix.shape[0]):
+        product += a[:, i, None] * matrix[i]
     return product

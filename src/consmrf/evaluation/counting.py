@@ -1,7 +1,7 @@
 """The compiled passes over a tile of scores while it is in the cache: correct, settle, count.
 
-A tile holds the scores [queries, candidates] of some queries for consecutive entities. What is done to a query's
-row depends on that query and on the tile's columns alone.
+A tile holds the scores [queries, candidates] of some queries for consecutive entities. What is done to a
+query's row depends on that query and on the tile's columns alone.
 """
 
 from __future__ import annotations
@@ -100,18 +100,19 @@ def _correct(
 def settle(
     scores: NDArray[Any],
     first: int,
+    width: int,
     b: NDArray[Any],
     log_share: NDArray[Any],
     beta: NDArray[Any],
     known: NDArray[np.int32],
     passed: NDArray[np.int64],
 ) -> int:
-    """Add what all relations share to each row, and put known facts out of the way at −∞.
+    """Add what all relations share to each row, and put known facts and columns past `width` at −∞.
 
     `passed` [n, 2] is where a query's known facts go on, and where they end; it moves on. Hand on the first
     row that has a score that is not finite, or FINITE.
     """
-    width, zero = scores.shape[1], scores.dtype.type(0)
+    zero = scores.dtype.type(0)
     for i in range(len(passed)):
         row = scores[i]
         if len(b):
@@ -125,6 +126,7 @@ def settle(
             strange += row[e] - row[e]  # 0, or NaN
         if strange != zero:
             return i
+        row[width:] = -np.inf
         at, end = passed[i]
         while at < end and known[at] < first + width:
             row[known[at] - first] = -np.inf

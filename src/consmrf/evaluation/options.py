@@ -20,7 +20,8 @@ class EvaluationOptions:
         1000  # paper protocol: unobserved objects drawn per (relation, subject); or all there are
     )
     sides: tuple[str, ...] = SIDES  # full protocol: which ends of a triple are ranked
-    memory_mib: int = 512  # for scores and their comparison; one row of scores is always allowed
+    memory_mib: int = 512  # for scores and their comparison; one tile or row of them is always allowed
+    threads: int | None = None  # that rank factors; None is one per core; the figures are the same for any
     seed: int = 0  # of the sampled objects and of the bootstrap
     bootstrap: int = 1000  # resamples; 0 leaves the intervals out
     confidence: float = 0.99  # of the bootstrap intervals
@@ -28,6 +29,8 @@ class EvaluationOptions:
     def __post_init__(self) -> None:
         for name, least, most in _WHOLE:
             value = getattr(self, name)
+            if name == "threads" and value is None:
+                continue
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
                 raise SettingError(f"{name} = {value!r}: must be a whole number from {least} to {most}")
         sides = tuple(self.sides) if isinstance(self.sides, tuple | list) else ()
@@ -42,6 +45,7 @@ class EvaluationOptions:
 _WHOLE = (
     ("candidates", 1, 2**31 - 1),
     ("memory_mib", 1, 2**31 - 1),
+    ("threads", 1, 2**31 - 1),
     ("seed", 0, 2**63 - 1),
     ("bootstrap", 0, 10**6),
 )

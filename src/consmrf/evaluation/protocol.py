@@ -104,7 +104,9 @@ Run = tuple[Measured, Ranks, dict[str, int]]
 def _full(model: Evaluable, triples: Ids, known: Sequence[Ids], options: EvaluationOptions) -> Run:
     n_entities, labels = len(model.vocabulary.entities), model.vocabulary.relations
     counted = {
-        side: rank(model, queries(triples, known, side, n_entities), options.memory_mib, labels)
+        side: rank(
+            model, queries(triples, known, side, n_entities), options.memory_mib, labels, options.threads
+        )
         for side in options.sides
     }
     measured = Measured(

@@ -120,14 +120,8 @@ def rank(
     if isinstance(predictor, Factors) and predictor.z.dtype in (np.float32, np.float64):
         from consmrf.evaluation.tiles import count_answers  # here, for it loads the compiler
 
-        with one_blas_thread():
-            better, equal = count_answers(
-                predictor,
-                asked,
-                memory_mib=memory_mib,
-                threads=threads or os.cpu_count() or 1,
-                labels=labels,
-            )
+        cores = threads or os.cpu_count() or 1
+        better, equal = count_answers(predictor, asked, memory_mib=memory_mib, threads=cores, labels=labels)
     elif isinstance(predictor, Counts):
         better, equal = _count_repeated(predictor, asked, labels)
     else:

@@ -1,8 +1,8 @@
 """Ranking by factors: tiles of scores are counted while they are in the cache, and no scores are kept.
 
-A tile is the product of HEIGHT queries with some consecutive rows of Z, or of a relation's view. Its shape, and
-whether a relation's queries meet Z or a view, depend on the model alone; so do the bits of each score, whatever
-other queries share the tile, the memory and the number of threads. Missing queries are rows of zeros.
+A tile is the product of up to HEIGHT queries with some consecutive rows of Z, or of a relation's view. Which
+of the two a relation's queries meet depends on the model alone, and so do the bits of each score, whatever
+other queries share the tile, whatever the memory and the threads.
 
 Two scores are equal where rounding may account for their difference: an answer's score t is summed in double,
 and a candidate equals it within √k ε Σ|terms of t|, ε being the spacing of the factors' floats at 1.
@@ -20,15 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consmrf.evaluation.counting import FINITE, GROUP, correction, count, settle
+from consmrf.evaluation.products import ROWS, lanes, padded, product
 from consmrf.evaluation.queries import SIDES, Longs, Queries, not_finite, runs
 from consmrf.predictors import Factors
 
 __all__ = ["HEIGHT", "count_answers", "workers"]
 
-# Queries of one product. OpenBLAS is within a tenth of its best from 128 rows on.
-HEIGHT = 128
-# Bytes of a tile's scores: half of a core's second cache.
-_TILE_BYTES = 512 << 10
+# Queries of one tile: so many that laying out the candidates for them is a small part of the work.
+HEIGHT = 40 * ROWS
+# Bytes of a tile's scores: they and its queries stay in a core's second cache.
+_TILE_BYTES = 240 << 10
 # What a worker holds besides: its queries in the factors' floats and in double, the rows of a view, products.
 _WORKER_BYTES = 8 << 20
 # From this share of the entities on, a relation's queries meet its view instead of Z and corrections.
@@ -53,7 +54,7 @@ class _Laid:
 
     tile: _Tile
     seen: Longs  # [n] the view of each query
-    q: NDArray[Any]  # [HEIGHT + GROUP − 1, k]; rows beyond the queries are 0
+    q: NDArray[Any]  # [≥ n, k]; rows beyond the queries are 0
     beta: NDArray[Any]  # [n]
     indptr: Longs  # [n + 1] where each query's answers begin
     answers: Longs  # [a] their places among all answers
@@ -100,8 +101,9 @@ class _Ranking:
         self._own_b = np.ascontiguousarray(factors.own_intercepts(self._side), factors.z.dtype)
         self._delta, self._pitch = _pitched(factors.delta.astype(factors.z.dtype, copy=False))
         self._own_entities = np.ascontiguousarray(factors.delta_rows)
-        self._correct = correction(factors.z.dtype)
-        self._width = _TILE_BYTES // (HEIGHT * factors.z.itemsize)
+        self._multiply, self._correct = product(factors.z.dtype), correction(factors.z.dtype)
+        self._lanes = lanes(factors.z.dtype)
+        self._width = padded(_TILE_BYTES // (HEIGHT * factors.z.itemsize), self._lanes)
         self._least = factors.shape[0] * _OWN_FROM if self._pitch else np.inf
 
     def pieces(self, n: int) -> Iterator[tuple[_Tile, int, int]]:
@@ -132,17 +134,20 @@ class _Ranking:
         counts = np.zeros((len(laid.answers), 2), np.int64)
         own = self._runs(laid, first)
         passed = np.stack([_from(asked, tile.rows, first), asked.known_indptr[tile.rows + 1]], axis=1)
-        room = np.empty(HEIGHT * self._width, z.dtype)
+        q = laid.q[: padded(len(tile.rows), ROWS)]
+        scores = np.empty((len(q), self._width), z.dtype)
+        panel = np.empty((z.shape[1], self._lanes), z.dtype)
         view = np.empty((self._width if tile.view is not None else 0, z.shape[1]), z.dtype)
         for begin in range(first, last, self._width):
             end = min(begin + self._width, last)
-            scores = room[: HEIGHT * (end - begin)].reshape(HEIGHT, -1)
             rows = z[begin:end] if tile.view is None else self._rows(view, tile.view, begin, end)
-            np.matmul(laid.q[:HEIGHT], rows.T, out=scores)
+            self._multiply(q, rows, panel, scores)
             if len(own):
                 pitch = self._pitch if tile.view is None else 0
                 self._correct(scores, begin, laid.q, own, self._own_entities, self._delta, pitch, self._own_b)
-            strange = settle(scores, begin, self._b, self._log_share, laid.beta, asked.known, passed)
+            strange = settle(
+                scores, begin, end - begin, self._b, self._log_share, laid.beta, asked.known, passed
+            )
             if strange != FINITE:
                 raise not_finite(asked, int(tile.rows[strange]), self._labels)
             count(scores, laid.indptr, laid.low, laid.high, counts)
@@ -172,7 +177,7 @@ class _Ranking:
         factors, asked = self._factors, self._asked
         relation = asked.relation[tile.rows].astype(np.int64)
         seen = factors.seen(relation, self._side)
-        q = np.zeros((HEIGHT + GROUP - 1, factors.z.shape[1]), factors.z.dtype)
+        q = np.zeros((padded(len(seen), ROWS) + GROUP, factors.z.shape[1]), factors.z.dtype)
         q[: len(seen)] = factors.queries(relation, asked.given[tile.rows], self._side)
         beta = factors.beta[seen] if len(factors.beta) else np.zeros(len(seen), self._log_share.dtype)
         answers, indptr = _spread(asked.indptr[tile.rows], asked.indptr[tile.rows + 1])
