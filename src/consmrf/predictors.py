@@ -27,6 +27,14 @@ class Predictor(Protocol):
     def subject_scores(self, relation: int, objects: NDArray[np.int32]) -> NDArray[np.float32]:
         """Hand on [len(objects), |E|]: the score of every entity as the subject."""
 
+    def pair_scores(
+        self, relation: int, subjects: NDArray[np.int32], objects: NDArray[np.int32]
+    ) -> NDArray[np.float32]:
+        """Hand on [n]: the score of each object for the subject beside it, as `object_scores` has it."""
+
+    def relation_scores(self, subjects: NDArray[np.int32], objects: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Hand on [n, R]: the score of every relation between each subject and the object beside it."""
+
     def consensus(self) -> Predictor:
         """Hand on the view that all relations share; a SettingError where there is none."""
 
@@ -87,6 +95,26 @@ class Factors:
         p = transposed_queries(SCORERS[self.scorer], self._rows(relation, objects), self.w[relation])
         return self._times_view(p, relation, side=1)
 
+    def pair_scores(
+        self, relation: int, subjects: NDArray[np.int32], objects: NDArray[np.int32]
+    ) -> NDArray[np.float32]:
+        q = queries(SCORERS[self.scorer], self._rows(relation, subjects), self.w[relation])
+        scores: NDArray[Any] = np.einsum("nk,nk->n", q, self._rows(relation, objects))
+        if len(self.b):
+            scores = scores + self.b[objects, 0]
+        if len(self.beta):
+            scores = scores + self.beta[relation] * self.log_share[objects, 0]
+        if len(self.delta_b):
+            at, found = self._found(relation, objects)
+            scores[found] += self.delta_b[self._own(relation)][at]
+        return scores.astype(np.float32, copy=False)
+
+    def relation_scores(self, subjects: NDArray[np.int32], objects: NDArray[np.int32]) -> NDArray[np.float32]:
+        scores = np.empty((len(subjects), self.shape[1]), np.float32)
+        for r in range(self.shape[1]):
+            scores[:, r] = self.pair_scores(r, subjects, objects)
+        return scores
+
     def consensus(self) -> Factors:
         """Hand on the same with every relation seeing the consensus."""
         if self.shared == "none":
@@ -132,14 +160,22 @@ class Factors:
 
     def _rows(self, relation: int, entities: NDArray[np.int32]) -> NDArray[Any]:
         """Hand on these entities' rows of A_r, without the rest of it."""
-        own = self._own(relation)
-        rows = self.delta_rows[own]
         a: NDArray[Any] = self.z[entities]
-        if len(rows) and self.delta.shape[1]:
-            at = np.minimum(np.searchsorted(rows, entities), len(rows) - 1)
-            found = rows[at] == entities
-            a[found] += self.delta[own][at[found]]
+        if self.delta.shape[1]:
+            at, found = self._found(relation, entities)
+            a[found] += self.delta[self._own(relation)][at]
         return a
+
+    def _found(
+        self, relation: int, entities: NDArray[np.int32]
+    ) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+        """Hand on which entities have rows of the relation's own, and those rows' places among them."""
+        rows = self.delta_rows[self._own(relation)]
+        if not len(rows):
+            return np.empty(0, np.intp), np.zeros(len(entities), bool)
+        at = np.minimum(np.searchsorted(rows, entities), len(rows) - 1)
+        found = rows[at] == entities
+        return at[found], found
 
     def _times_view(self, q: NDArray[Any], relation: int, side: int) -> NDArray[np.float32]:
         """Hand on q A_rᵀ + b as q Zᵀ and a correction of Δ_r's columns: A_r is never built, Z never copied.
@@ -246,6 +282,17 @@ class Ranks:
             ranks[lo:hi] = len(distinct) + np.unique(keys[lo:hi], return_inverse=True)[1]
         return cls(overall.astype(np.float32), indptr.astype(np.int64), rows, ranks)
 
+    def of_each(self, relation: int, entities: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Hand on [n]: the rank of each of these entities in the relation."""
+        lo, hi = self.indptr[relation], self.indptr[relation + 1]
+        ranks: NDArray[np.float32] = self.overall[entities]
+        if lo < hi:
+            rows = self.rows[lo:hi]
+            at = np.minimum(np.searchsorted(rows, entities), len(rows) - 1)
+            found = rows[at] == entities
+            ranks[found] = self.ranks[lo:hi][at[found]]
+        return ranks
+
     def repeated(self, relation: int, times: int) -> NDArray[np.float32]:
         """Hand on [times, |E|]: the relation's ranks, the same in every row."""
         lo, hi = self.indptr[relation], self.indptr[relation + 1]
@@ -259,19 +306,21 @@ class Counts:
     """Popularity: how often an entity is the object (subject) in the relation, then in all relations.
 
     A score is the rank of that pair among the relation's: a whole number, so ties stay ties. Even 2³¹ triples
-    have room for no more distinct pairs than a float32 holds exactly.
+    have room for no more distinct pairs than a float32 holds exactly. Relations are ranked by their triples.
     """
 
     kind: ClassVar[str] = "counts"
 
     objects: Ranks
     subjects: Ranks
+    relations: NDArray[np.float32] = field(default_factory=lambda: _none(0))  # [R] the rank of each, or none
 
     @classmethod
     def from_triples(cls, triples: NDArray[np.int32], n_entities: int, n_relations: int) -> Counts:
         """Count triples [n, 3] of ids (subject, relation, object)."""
         s, r, o = triples.T
-        return cls(Ranks.of(o, r, n_entities, n_relations), Ranks.of(s, r, n_entities, n_relations))
+        sizes = np.unique(np.bincount(r, minlength=n_relations), return_inverse=True)[1].astype(np.float32)
+        return cls(Ranks.of(o, r, n_entities, n_relations), Ranks.of(s, r, n_entities, n_relations), sizes)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -284,12 +333,26 @@ class Counts:
     def subject_scores(self, relation: int, objects: NDArray[np.int32]) -> NDArray[np.float32]:
         return self.subjects.repeated(relation, len(objects))
 
+    def pair_scores(
+        self, relation: int, subjects: NDArray[np.int32], objects: NDArray[np.int32]
+    ) -> NDArray[np.float32]:
+        del subjects  # whoever asks
+        return self.objects.of_each(relation, objects)
+
+    def relation_scores(self, subjects: NDArray[np.int32], objects: NDArray[np.int32]) -> NDArray[np.float32]:
+        del objects
+        if not len(self.relations):
+            raise SettingError(
+                "popularity of relations: this model was made before it was counted; fit again"
+            )
+        return np.tile(self.relations, (len(subjects), 1))
+
     def consensus(self) -> Counts:
         raise SettingError("view = 'consensus': popularity has no consensus; use view = 'target'")
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         sides = {"objects": self.objects, "subjects": self.subjects}
-        return {
+        return {"relations": self.relations} | {
             f"{side}_{name}": array for side, ranks in sides.items() for name, array in vars(ranks).items()
         }
 
@@ -300,10 +363,15 @@ class Counts:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Self:
         layout = {"overall": "f1", "indptr": "i1", "rows": "i1", "ranks": "f1"}
         sides = ("objects", "subjects")
-        _check_arrays(arrays, {f"{side}_{name}": what for side in sides for name, what in layout.items()})
+        arrays = {"relations": _none(0), **arrays}  # a model of the first version does not count them
+        expected = {f"{side}_{name}": what for side in sides for name, what in layout.items()}
+        _check_arrays(arrays, {"relations": "f1", **expected})
         if settings:
             raise ModelFileError(f"settings {sorted(settings)}: counts have none")
-        made = cls(*(Ranks(**{name: arrays[f"{side}_{name}"] for name in layout}) for side in sides))
+        objects, subjects = (Ranks(**{name: arrays[f"{side}_{name}"] for name in layout}) for side in sides)
+        made = cls(objects, subjects, arrays["relations"])
+        if len(made.relations) not in (0, made.shape[1]):
+            raise ModelFileError(f"{len(made.relations)} counts of relations: there are {made.shape[1]}")
         for side in (made.objects, made.subjects):
             if (len(side.overall), len(side.indptr) - 1) != made.shape:
                 raise ModelFileError("objects and subjects differ in their number of entities or relations")
