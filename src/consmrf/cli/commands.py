@@ -117,7 +117,8 @@ def evaluate(
     from consmrf.evaluation.result import save_ranks
     from consmrf.graph.triples import Graph
     from consmrf.report import tables
-    from consmrf.report.files import check_writable, write_json
+    from consmrf.report.evaluated import evaluation_page, judge
+    from consmrf.report.files import check_writable, write_json, write_text
 
     options = ranking.options()
     for path in (ranking.json, ranking.ranks, ranking.html):
@@ -132,12 +133,23 @@ def evaluate(
     plain = {name: result.to_dict() for name, result in zip(("model", "popularity"), found, strict=True)}
     if ranking.ranks is not None:
         save_ranks(found[0], ranking.ranks)
+    if ranking.html is not None:
+        facts = [ours.known, *(part.encode(ours.vocabulary).triples for part in (graph, *others))]
+        judged = judge(
+            dict(zip(plain, (ours, counting), strict=True)), dict(zip(plain, found, strict=True)), facts
+        )
+        title = f"{model.resolve().stem} on {test.name}"
+        write_text(
+            ranking.html, evaluation_page(judged, title, "How a model ranks facts that it was not shown.")
+        )
     if ranking.json is not None:
         write_json(ranking.json, {**plain["model"], "popularity": plain["popularity"]})
     shown = plain["model"]["relations"] if ranking.relations else tables.notable(plain["model"])
     say(f"\n{tables.conditions(plain['model'])}\n\n{tables.figures(plain).text()}")
     if ranking.protocol == "full":
-        say(f"\n{tables.further(plain).text()}\n\n{tables.grouped(plain).text()}")
+        say(f"\n{tables.further(plain).text()}")
+    if ranking.relations:
+        say(f"\n{tables.grouped(plain).text()}")
     say(f"\n{tables.relations(plain, list(shown)).text()}")
 
 
@@ -168,8 +180,7 @@ def compare(
     if comparing.html is not None:
         write_text(comparing.html, comparison_page(found))
     say(f"{tables.pairing(plain)}")
-    for view in plain["views"]:
-        say(f"\n{tables.sides(view)}\n{tables.compared(plain, view).text()}")
+    say(f"\n{tables.compared(plain, found.view).text()}")
     most = None if comparing.relations else 20
     say(f"\n{tables.compared_relations(plain, most).text()}")
 
@@ -198,7 +209,8 @@ def predict(
     missing = [name for name, label in asked.items() if label is None]
     if len(missing) > 1:
         raise InputError(
-            "nothing to rank: give two of --subject, --relation and --object, or all for the score of one triple"
+            "nothing to rank: give two of --subject, --relation and --object, or all three for the score of "
+            "one triple"
         )
     ours = _load(model)
     s, r, o = map(str, asked.values())  # the missing one is not looked at

@@ -140,7 +140,7 @@ class Ranking:
     memory: Annotated[int, whole("MiB for scores")] = 512
     seed: Annotated[int, whole("of drawn objects and of the intervals' resampling")] = 0
     intervals: Annotated[str, described("bootstrap, or analytic (Student's)")] = "bootstrap"
-    relations: Annotated[bool, flag("show every relation, not the largest and the worst")] = False
+    relations: Annotated[bool, flag("show every relation, not the largest and the worst, and groups")] = False
     json: Annotated[Path | None, described("write the figures here, as plain numbers")] = None
     ranks: Annotated[Path | None, described("write every rank here, as Parquet")] = None
     html: Annotated[Path | None, described("write a report with pictures here, one page by itself")] = None

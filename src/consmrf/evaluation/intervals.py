@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from consmrf.errors import InputError, SettingError
 
-__all__ = ["bootstrap_sums", "mean_interval", "percentile_interval", "ratio", "t_quantile"]
+__all__ = ["bootstrap_sums", "mean_interval", "percentile_interval", "ratio", "share_interval", "t_quantile"]
 __all__ += ["weighted_intervals"]
 
 Floats = NDArray[np.float64]
@@ -59,6 +59,15 @@ def mean_interval(values: Sequence[float], confidence: float = 0.99) -> tuple[fl
     mean, error = float(sample.mean()), float(sample.std(ddof=1)) / math.sqrt(sample.size)
     reach = t_quantile(confidence, sample.size - 1) * error
     return mean, mean - reach, mean + reach
+
+
+def share_interval(hits: int, n: int, confidence: float) -> tuple[float, float]:
+    """Hand on Wilson's interval of a share: `hits` of n ≥ 1 independent trials."""
+    z = t_quantile(confidence, _MANY)
+    share = hits / n
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    reach = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return max(centre - reach, 0.0), min(centre + reach, 1.0)
 
 
 def weighted_intervals(sums: Floats, weights: Floats, confidence: float) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consmrf.errors import InputError, SettingError
-from consmrf.evaluation.categories import Grouping, groupings
+from consmrf.evaluation.groups import Grouping, groupings
 from consmrf.evaluation.metrics import METRICS, Values, measure
 from consmrf.evaluation.options import DEFAULTS, PROTOCOLS, RANKED, EvaluationOptions
 from consmrf.evaluation.ranking import (

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consmrf.errors import OutputError
-from consmrf.evaluation.categories import Grouping
+from consmrf.evaluation.groups import Grouping
 from consmrf.evaluation.intervals import bootstrap_sums, percentile_interval, ratio, weighted_intervals
 from consmrf.evaluation.metrics import QUERY_METRICS, limits
 from consmrf.evaluation.options import RANKED, EvaluationOptions

@@ -12,14 +12,24 @@ from typing import Any
 __all__ = [
     "Figures",
     "Table",
+    "compared",
+    "compared_relations",
     "conditions",
     "departed",
     "described",
     "figures",
+    "further",
+    "grouped",
+    "groups_of",
+    "main_side",
+    "metric_title",
+    "metrics",
     "notable",
     "number",
+    "pairing",
     "printable",
     "relations",
+    "sides",
 ]
 
 Figures = Mapping[str, Any]  # an Evaluation's to_dict()
@@ -132,24 +142,37 @@ def grouped(methods: Mapping[str, Figures]) -> Table:
     first = next(iter(methods.values()))
     side, names = main_side(first), metrics(first)
     rows = []
-    for name, title in _GROUPS.items():
-        for label in first.get(name, {}):
+    for name, title, labels in groups_of(first):
+        for label, shown in labels.items():
             for method, tree in methods.items():
                 values = _at(tree, name, label, side)
                 row = (number(m, values.get(m)) for m in names)
-                shown = label if name == "categories" else _range(label)
                 rows.append((f"{title} {shown}: {method}", *row))
     return Table(("", *(_TITLES[m] for m in names)), tuple(rows))
 
 
+def groups_of(evaluation: Figures) -> list[tuple[str, str, dict[str, str]]]:
+    """Hand on (key, title, {group: how it is written}) of each grouping that an evaluation holds."""
+    return [
+        (name, title, {x: x if name == "categories" else _range(x) for x in evaluation[name]})
+        for name, title in _GROUPS.items()
+        if evaluation.get(name)
+    ]
+
+
 def _range(label: str) -> str:
-    """Write a range of counts with an en dash and groups of thousands; other labels stay."""
-    ends = label.split("-")
-    return (
-        "–".join(f"{int(end):,}" for end in ends)
-        if all(map(str.isdecimal, ends)) and label != "1-1"
-        else label
-    )
+    """Write a range of counts with an en dash and groups of thousands."""
+    return "–".join(f"{int(end):,}" for end in label.split("-"))
+
+
+def metric_title(metric: str) -> str:
+    """Hand on what a metric is called at the head of a column."""
+    return (_TITLES | _MORE)[metric]
+
+
+def sides(view: str) -> str:
+    """Hand on what a view is called in a sentence."""
+    return _SIDES[view]
 
 
 def compared(comparison: Mapping[str, Any], view: str) -> Table:

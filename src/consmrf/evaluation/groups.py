@@ -11,14 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CATEGORIES", "MANY", "Grouping", "categories", "frequencies", "groupings"]
+from consmrf.graph.categories import CATEGORIES, cardinality
+
+__all__ = ["Grouping", "frequencies", "groupings"]
 
 Ids = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
-# As Bordes et al. (2013) sort relations: an end with at least this many entities on average is "many".
-MANY = 1.5
-CATEGORIES = ("1-1", "1-n", "n-1", "n-n", "untrained")
+_KINDS = (*CATEGORIES, "untrained")  # the last: a relation without training triples
 
 
 class Grouping(NamedTuple):
@@ -28,20 +28,6 @@ class Grouping(NamedTuple):
     labels: tuple[str, ...]
     keys: Mapping[str, Longs]
     whole: bool  # whether all positives of a query (relation, given end) are in one group
-
-
-def categories(triples: Ids, n_relations: int) -> Longs:
-    """Hand on, by relation, the position in CATEGORIES: "1-n" has one subject per object and many objects.
-
-    The averages are over the pairs that the triples hold: n triples of a relation with p distinct subjects
-    have n/p objects per subject. A relation without triples is "untrained".
-    """
-    count = np.bincount(triples[:, 1], minlength=n_relations)
-    pairs = [np.unique(triples[:, 1].astype(np.int64) << 32 | triples[:, end]) >> 32 for end in (2, 0)]
-    distinct = [np.bincount(relation, minlength=n_relations) for relation in pairs]
-    subjects, objects = (count >= MANY * np.maximum(own, 1) for own in distinct)
-    found: Longs = np.where(count > 0, 2 * subjects + objects, CATEGORIES.index("untrained"))
-    return found
 
 
 def frequencies(counts: Longs) -> tuple[tuple[str, ...], Longs]:
@@ -59,14 +45,15 @@ def groupings(tested: Ids, trained: Ids, ends: Mapping[str, int], sizes: tuple[i
     """
     n_entities, n_relations = sizes
     relation = tested[:, 1]
-    kind = categories(trained, n_relations)[relation]
-    names, bins = frequencies(np.bincount(trained[:, 1], minlength=n_relations))
+    known = cardinality(trained, n_relations)
+    kind = known.category.astype(np.int64)[relation] % len(_KINDS)  # −1, without triples, is the last
+    names, bins = frequencies(known.triples)
     degree = np.bincount(trained[:, [0, 2]].ravel(), minlength=n_entities)
     degree -= np.bincount(trained[trained[:, 0] == trained[:, 2], 0], minlength=n_entities)
     answer_names, answer_bins = frequencies(degree)
     answers = {side: answer_bins[tested[:, end]] for side, end in ends.items() if end != 1}
     return [
-        Grouping("categories", CATEGORIES, dict.fromkeys(ends, kind), True),
+        Grouping("categories", _KINDS, dict.fromkeys(ends, kind), True),
         Grouping("relation_frequency", names, dict.fromkeys(ends, bins[relation]), True),
         Grouping("answer_frequency", answer_names, answers, False),
     ]
