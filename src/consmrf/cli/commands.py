@@ -139,9 +139,7 @@ def evaluate(
             dict(zip(plain, (ours, counting), strict=True)), dict(zip(plain, found, strict=True)), facts
         )
         title = f"{model.resolve().stem} on {test.name}"
-        write_text(
-            ranking.html, evaluation_page(judged, title, "How a model ranks facts that it was not shown.")
-        )
+        write_text(ranking.html, evaluation_page(judged, title))
     if ranking.json is not None:
         write_json(ranking.json, {**plain["model"], "popularity": plain["popularity"]})
     shown = plain["model"]["relations"] if ranking.relations else tables.notable(plain["model"])

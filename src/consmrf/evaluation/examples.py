@@ -35,7 +35,7 @@ def worst_relations(evaluation: Evaluation, most: int = 5) -> list[str]:
 def worst_queries(
     scorer: Scorer, evaluation: Evaluation, known: Sequence[Ids], relation: str, most: int = 2
 ) -> list[Example]:
-    """Hand on the queries of a relation with the highest rank, at most one of each given end.
+    """Hand on the queries of a relation with the highest rank above 1, at most one of each given end.
 
     `known` are the facts that stood for nothing wrong when the ranks were made, the test triples included.
     Queries with labels that the model has no scores for are passed over.
@@ -43,7 +43,8 @@ def worst_queries(
     ranks, labels = evaluation.ranks, evaluation.vocabulary
     n_entities = evaluation.candidates
     r = labels.relation_ids[relation]
-    own = np.flatnonzero((ranks.r == r) & (ranks.side < len(SIDES)) & (ranks.candidates <= n_entities))
+    failed = (ranks.rank > 1) & (ranks.candidates <= n_entities)
+    own = np.flatnonzero((ranks.r == r) & (ranks.side < len(SIDES)) & failed)
     order = own[np.lexsort((own, -ranks.rank[own]))].tolist()
     told: dict[tuple[int, int], Example] = {}
     for i in order:

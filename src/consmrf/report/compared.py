@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from consmrf.report.evaluation_figures import Dot, Row, dots, rank_histogram
-from consmrf.report.page import columns, folded, listing, page, paragraph, picture, section
+from consmrf.report.page import columns, folded, heading, listing, page, paragraph, picture, section
 from consmrf.report.tables import compared, compared_relations, metric_title, pairing, sides
 
 if TYPE_CHECKING:
@@ -29,24 +29,26 @@ def comparison_page(comparison: Comparison) -> str:
     """Hand on the whole page."""
     plain = comparison.to_dict()
     first, second = comparison.names
-    tables = [part for view in plain["views"] for part in _view(plain, view)]
+    main, *others = plain["views"]
     moved = comparison.moved
     ranks = {name: moved[column].to_numpy() for name, column in ((first, "first"), (second, "second"))}
     stands = "All ranks that are in both files, each counted once; equals in the middle."
+    histogram = heading("Where the right answers stand") + picture(rank_histogram(ranks, "ranks"), stands)
+    figures = heading(f"All metrics, {sides(main)}") + compared(plain, main).html()
     parts = [
-        section("What differs", *tables),
+        section(
+            "What differs",
+            columns(figures, histogram),
+            *(folded(f"All metrics, {sides(view)}", compared(plain, view)) for view in others),
+        ),
         section(
             "Relation by relation",
-            columns(_forest(comparison), picture(rank_histogram(ranks, "ranks"), stands)),
-            folded("Every relation", compared_relations(plain, None)),
+            _forest(comparison),
+            folded("The figures", compared_relations(plain, None)),
         ),
         section("The largest moves, in words", *_moved(comparison)),
     ]
     return page(f"{first} and {second}, compared", pairing(plain), parts)
-
-
-def _view(plain: dict[str, Any], view: str) -> list[Any]:
-    return [paragraph(f"{sides(view).capitalize()}:"), compared(plain, view)]
 
 
 def _forest(comparison: Comparison) -> str:
@@ -69,8 +71,13 @@ def _forest(comparison: Comparison) -> str:
         "most ranks. At the right, how many ranks; * where p, corrected by Holm over the relations tested, "
         "is below 5 %."
     )
-    title = f"{metric}: the difference"
-    return picture(dots(rows, "forest", title, f"{first} − {second}", zero=0.0), words)
+    half = -(-len(rows) // 2)
+    plots = [
+        picture(dots(part, f"forest-{i}", f"{metric}: {first} − {second}", zero=0.0), caption)
+        for i, (part, caption) in enumerate(((rows[:half], words), (rows[half:], "The same, continued.")))
+        if part
+    ]
+    return columns(*plots)
 
 
 def _moved(comparison: Comparison) -> list[str]:

@@ -85,14 +85,15 @@ def _triples(evaluation: Evaluation, rows: NDArray[np.bool_]) -> NDArray[np.int3
     return np.stack([ranks.s[rows], ranks.r[rows], ranks.o[rows]], axis=1)
 
 
-def evaluation_page(judged: Judged, title: str, lead: str) -> str:
+def evaluation_page(judged: Judged, title: str) -> str:
     """Hand on the whole page; it holds no times, so the same figures make the same bytes."""
     parts = [_glance(judged), _pictures(judged)]
     if "categories" in judged.first:
         parts.append(_groups(judged))
     if judged.examples:
         parts.append(_worst(judged))
-    return page(title, f"{lead} {conditions(judged.first)}", [*parts, _all_figures(judged)])
+    said = conditions(judged.first)
+    return page(title, said[:1].upper() + said[1:], [*parts, _all_figures(judged)])
 
 
 def _glance(judged: Judged) -> str:
@@ -136,18 +137,20 @@ def _pictures(judged: Judged) -> str:
     stands = (
         "Each ranked answer is counted once; ranks are those of the protocol above, equals in the middle."
     )
-    beside = [picture(rank_histogram(ranks, "ranks"), stands)]
+    beside = [heading("Where the right answers stand"), picture(rank_histogram(ranks, "ranks"), stands)]
     if judged.calibrations:
         facts = next(iter(judged.calibrations.values())).facts
+        errors = ", ".join(f"{own.error:.3f} ({method})" for method, own in judged.calibrations.items())
         words = (
-            f"{facts:,} test facts, each beside one object drawn at random that is not known to be right. A "
+            f"Predicted and observed shares differ by {errors} on average. {facts:,} test facts, each beside one object drawn at random that is not known to be right. A "
             "logistic curve of the score was fitted for each relation on one half and tells the probability "
             "of the other; points are tenths of all. On the dotted line, what is given a probability of p is "
             "a fact in a share p of cases: where half of all are facts, not among all candidates. Lines: "
             "95 % intervals."
         )
-        beside.append(picture(calibration_curve(judged.calibrations, "calibration"), words))
-    plot = picture(dots(rows, "by-relation", "By relation", metric_title(lead)), by_relation)
+        curve = picture(calibration_curve(judged.calibrations, "calibration"), words)
+        beside += [heading("How far scores can be believed"), curve]
+    plot = heading("By relation") + picture(dots(rows, "by-relation", metric_title(lead)), by_relation)
     return section("What it finds, relation by relation", columns(plot, "\n".join(beside)))
 
 
@@ -188,19 +191,27 @@ def _dots(judged: Judged, lead: str, *path: str) -> dict[str, Dot]:
 def _groups(judged: Judged) -> str:
     tree = judged.first
     side, lead = main_side(tree), metrics(tree)[0]
-    rows = []
+    parts: list[list[Row]] = [[], []]
     for name, title, labels in groups_of(tree):
+        rows = parts[name == "answer_frequency"]
         rows.append(Row(title, {}))
         for label, shown in labels.items():
             count = tree[name][label].get(side, {}).get("count", 0)
             rows.append(Row(shown, _dots(judged, lead, name, label), f"{count:,}"))
-    words = (
+    captions = (
         f"A relation is 1-n if its subjects have {MANY} objects or more on average in training, and its "
-        f"objects fewer than {MANY} subjects; n-1 and n-n accordingly. Answers and relations are also "
-        "grouped by how many training triples they stand in. At the right, how many answers were ranked."
+        f"objects fewer than {MANY} subjects; n-1 and n-n accordingly. At the right, how many answers were "
+        "ranked.",
+        "How often training has met the entity that is the right answer, at either end of a triple.",
     )
-    plot = picture(dots(rows, "groups", "By kind and frequency", metric_title(lead)), words)
-    return section("What is easy, what is hard", columns(plot, folded("The figures", grouped(judged.plain))))
+    plots = [
+        picture(dots(rows, f"groups-{i}", metric_title(lead)), caption)
+        for i, (rows, caption) in enumerate(zip(parts, captions, strict=True))
+        if rows
+    ]
+    return section(
+        "What is easy, what is hard", columns(*plots), folded("The figures", grouped(judged.plain))
+    )
 
 
 def _worst(judged: Judged) -> str:

@@ -27,6 +27,7 @@ __all__ = ["Dot", "Row", "calibration_curve", "dots", "rank_histogram"]
 _WIDTH = 4.8
 _ROW = 0.27  # inches of height that a row takes
 _MARKERS = "osD^v"
+_ROWS = ("axes fraction", "data")
 # Ranks are counted between these, three bins to a power of ten at first, then two.
 _EDGES = (1, 2, 3, 4, 11, 31, 101, 317, 1001, 3163, 10_001, 100_001, 1_000_001)
 
@@ -49,12 +50,12 @@ class Row:
     note: str = ""  # at the right end
 
 
-def dots(rows: Sequence[Row], name: str, title: str, axis_title: str, zero: float | None = None) -> str:
+def dots(rows: Sequence[Row], name: str, axis_title: str, zero: float | None = None) -> str:
     """Draw rows of dots with intervals, from top to bottom; `zero` is where a line marks no difference."""
     methods = list(dict.fromkeys(method for row in rows for method in row.dots))
     said = []
     with style():
-        figure, axis = _narrow(1.15 + _ROW * len(rows) + 0.2 * (len(methods) > 1))
+        figure, axis = _narrow(0.6 + _ROW * len(rows) + 0.25 * (len(methods) > 1))
         for i, method in enumerate(methods):
             places = [(y, row.dots[method]) for y, row in enumerate(rows) if method in row.dots]
             shift = 0.0 if len(methods) == 1 else (i - (len(methods) - 1) / 2) * 0.34
@@ -62,14 +63,15 @@ def dots(rows: Sequence[Row], name: str, title: str, axis_title: str, zero: floa
             said += [f"{shortened(rows[y].label)}, {method}: {dot.value:.3f}" for y, dot in places]
         if zero is not None:
             axis.axvline(zero, color=INK, linewidth=0.8, alpha=0.6)
-        axis.set_yticks(range(len(rows)), [shortened(row.label, 24) for row in rows])
-        for tick, row in zip(axis.get_yticklabels(), rows, strict=True):
-            tick.set_fontweight("normal" if row.dots else "bold")
+        axis.set_yticks(range(len(rows)), [shortened(row.label, 24) if row.dots else "" for row in rows])
+        for y, row in enumerate(rows):
+            if not row.dots:
+                axis.annotate(row.label, (0.01, y), xycoords=_ROWS, va="center", fontweight="bold")
         for y, row in enumerate(rows):
             axis.annotate(
                 row.note,
                 (1.0, y),
-                xycoords=("axes fraction", "data"),
+                xycoords=_ROWS,
                 xytext=(4, 0),
                 textcoords="offset points",
                 va="center",
@@ -80,9 +82,11 @@ def dots(rows: Sequence[Row], name: str, title: str, axis_title: str, zero: floa
         axis.set_ylim(len(rows) - 0.4, -0.6)
         axis.grid(axis="x", alpha=0.25, linewidth=0.6)
         axis.set_axisbelow(True)
+        axis.margins(x=0.05)
         axis.set_xlabel(axis_title)
-        _head(figure, axis, title, len(methods) > 1)
-        return svg(figure, name, f"{title}. {'; '.join(said)}")
+        if len(methods) > 1:
+            _legend(figure, axis)
+        return svg(figure, name, f"{axis_title}. {'; '.join(said)}")
 
 
 def _series(axis: Axes, places: Sequence[tuple[int, Dot]], shift: float, method: str, i: int) -> None:
@@ -109,7 +113,7 @@ def rank_histogram(ranks: Mapping[str, NDArray[np.floating]], name: str) -> str:
     labels = [f"{a:,}" if b == a + 1 else f"{a:,}–{b - 1:,}" for a, b in pairwise(edges)]
     said = []
     with style():
-        figure, axis = _narrow(1.35 + _ROW * 1.15 * len(labels))
+        figure, axis = _narrow(0.85 + _ROW * 1.15 * len(labels))
         height = 0.78 / len(ranks)
         for i, (method, own) in enumerate(ranks.items()):
             # a rank of 3.5, between equals, is counted with 3: it is not 4 yet
@@ -124,15 +128,15 @@ def rank_histogram(ranks: Mapping[str, NDArray[np.floating]], name: str) -> str:
         axis.xaxis.set_major_formatter(lambda x, _: f"{x:.0%}")
         axis.margins(x=0.14)
         axis.set(xlabel="share of the ranked answers", ylabel="rank")
-        _head(figure, axis, "Where the right answers stand", True)
-        return svg(figure, name, f"Where the right answers stand. {'; '.join(said)}")
+        _legend(figure, axis)
+        return svg(figure, name, f"Ranks of the right answers. {'; '.join(said)}")
 
 
 def calibration_curve(found: Mapping[str, Calibration], name: str) -> str:
     """Draw predicted probabilities against the share that are facts."""
     said = []
     with style():
-        figure, axis = _narrow(4.3)
+        figure, axis = _narrow(4.4)
         axis.plot([0, 1], [0, 1], color=INK, linewidth=0.8, alpha=0.6, linestyle=":")
         for i, (method, own) in enumerate(found.items()):
             color = COLORS[i % len(COLORS)]
@@ -145,7 +149,7 @@ def calibration_curve(found: Mapping[str, Calibration], name: str) -> str:
                 markersize=5,
                 linewidth=1.2,
                 markerfacecolor=color if i == 0 else "none",
-                label=f"{method}, mean error {own.error:.3f}",
+                label=method,
             )
             said += [
                 f"{method}: {p:.2f} predicted, {x:.2f} facts"
@@ -154,7 +158,7 @@ def calibration_curve(found: Mapping[str, Calibration], name: str) -> str:
         axis.set(xlabel="predicted probability", ylabel="share that are facts", xlim=(0, 1), ylim=(0, 1))
         axis.set_aspect("equal")
         axis.grid(alpha=0.25, linewidth=0.6)
-        _head(figure, axis, "Calibration", True)
+        _legend(figure, axis)
         return svg(figure, name, f"Calibration. {'; '.join(said)}")
 
 
@@ -167,18 +171,15 @@ def _narrow(height: float) -> tuple[Figure, Axes]:
     return figure, axis
 
 
-def _head(figure: Figure, axis: Axes, title: str, legend: bool) -> None:
-    """Set the title over the whole width, and the legend under it."""
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
-    if legend:
-        handles, labels = axis.get_legend_handles_labels()
-        figure.legend(
-            handles,
-            labels,
-            loc="outside upper left",
-            ncols=2,
-            fontsize=9.5,
-            handletextpad=0.4,
-            borderaxespad=0,
-            columnspacing=1.2,
-        )
+def _legend(figure: Figure, axis: Axes) -> None:
+    """Set the legend over the whole width, above everything."""
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(
+        handles,
+        labels,
+        loc="outside upper left",
+        ncols=2,
+        handletextpad=0.4,
+        borderaxespad=0,
+        columnspacing=1.2,
+    )
