@@ -34,16 +34,16 @@ def comparison_page(comparison: Comparison) -> str:
     ranks = {name: moved[column].to_numpy() for name, column in ((first, "first"), (second, "second"))}
     stands = "All ranks that are in both files, each counted once; equals in the middle."
     histogram = heading("Where the right answers stand") + picture(rank_histogram(ranks, "ranks"), stands)
-    figures = heading(f"All metrics, {sides(main)}") + compared(plain, main).html()
     parts = [
         section(
             "What differs",
-            columns(figures, histogram),
+            heading(f"All metrics, {sides(main)}"),
+            compared(plain, main),
             *(folded(f"All metrics, {sides(view)}", compared(plain, view)) for view in others),
         ),
         section(
             "Relation by relation",
-            _forest(comparison),
+            columns(_forest(comparison), histogram),
             folded("The figures", compared_relations(plain, None)),
         ),
         section("The largest moves, in words", *_moved(comparison)),
@@ -71,13 +71,7 @@ def _forest(comparison: Comparison) -> str:
         "most ranks. At the right, how many ranks; * where p, corrected by Holm over the relations tested, "
         "is below 5 %."
     )
-    half = -(-len(rows) // 2)
-    plots = [
-        picture(dots(part, f"forest-{i}", f"{metric}: {first} − {second}", zero=0.0), caption)
-        for i, (part, caption) in enumerate(((rows[:half], words), (rows[half:], "The same, continued.")))
-        if part
-    ]
-    return columns(*plots)
+    return picture(dots(rows, "forest", f"{metric}: {first} − {second}", zero=0.0), words)
 
 
 def _moved(comparison: Comparison) -> list[str]:
