@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from consmrf.errors import InputError
-from consmrf.evaluation.metrics import mrr
+from consmrf.evaluation.metrics import reciprocal_rank
 from consmrf.evaluation.queries import (
     SIDES,
     Counted,
@@ -25,6 +25,7 @@ from consmrf.evaluation.queries import (
     queries,
     runs,
 )
+from consmrf.evaluation.strata import spaced, spaced_error
 from consmrf.model import Model
 from consmrf.predictors import Counts, Factors
 
@@ -192,21 +193,42 @@ def _among(ordered: NDArray[np.float32], targets: NDArray[np.float32]) -> tuple[
 class ValidationScore:
     """Filtered MRR of both sides on a fixed sample of validation triples: built once, called many times."""
 
-    def __init__(self, valid: Ids, known: Ids, n_entities: int, limit: int = 2000, seed: int = 0) -> None:
-        """Receive validation and other known triples in ids; `valid` itself counts as known, all of it."""
+    def __init__(
+        self,
+        valid: Ids,
+        known: Ids,
+        n_entities: int,
+        limit: int = 2000,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> None:
+        """Receive validation and other known triples in ids; `valid` itself counts as known, all of it.
+
+        Of more than `limit` triples every relation gives its share, drawn once.
+        """
         triples = distinct(valid)
         if not len(triples):
             raise InputError("no validation triple has an entity and a relation of the training triples")
+        self._total = len(triples)
         if len(triples) > limit:
-            triples = triples[np.sort(np.random.default_rng(seed).choice(len(triples), limit, replace=False))]
+            triples = triples[spaced(triples[:, 1], limit, seed)]
         self.triples = triples
+        self._threads = threads
         self._queries = [queries(triples, (known, valid), side, n_entities) for side in SIDES]
 
     def __call__(self, scorer: Scorer) -> float:
-        """Hand on the MRR; scores that are not finite are an InputError."""
-        return mrr(self.ranks(scorer).ravel())
+        """Hand on the MRR of `triples`; scores that are not finite are an InputError."""
+        return self.measure(scorer)[0]
+
+    def measure(self, scorer: Scorer) -> tuple[float, float]:
+        """Hand on the MRR, and its standard error as an estimate of that of all validation triples.
+
+        The error is 0 where all are ranked.
+        """
+        values = reciprocal_rank(self.ranks(scorer)).mean(axis=0)
+        return float(values.mean()), spaced_error(values, self._total) if len(values) < self._total else 0.0
 
     def ranks(self, scorer: Scorer) -> NDArray[np.float64]:
         """Hand on [2, n]: the rank of each of `triples` as object, and as subject."""
         with one_blas_thread():
-            return np.stack([rank(scorer, asked).rank for asked in self._queries])
+            return np.stack([rank(scorer, asked, threads=self._threads).rank for asked in self._queries])
