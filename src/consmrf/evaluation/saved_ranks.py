@@ -66,9 +66,9 @@ def check_ranks(frame: polars.DataFrame, name: str) -> polars.DataFrame:
             *(pl.col(column).cast(pl.String) for column in _TEXT),
             *(pl.col(column).cast(pl.Float64) for column in COLUMNS[4:]),
         )
-    except PolarsError as problem:
+    except PolarsError:
         raise DataError(
-            f"rank, lower, upper and candidates must be numbers ({problem})", source=name
+            "rank, lower, upper and candidates must be numbers in every row", source=name
         ) from None
     lower, upper, whole = pl.col("lower"), pl.col("upper"), pl.col(COLUMNS[5:])
     rules = {

@@ -142,11 +142,11 @@ def _pictures(judged: Judged) -> str:
         facts = next(iter(judged.calibrations.values())).facts
         errors = ", ".join(f"{own.error:.3f} ({method})" for method, own in judged.calibrations.items())
         words = (
-            f"Predicted and observed shares differ by {errors} on average. {facts:,} test facts were taken, each "
-            "with one object drawn at random that is not known to be right. A logistic curve of the score was "
-            "fitted for each relation on one half and tells the probability of the other; points are tenths of "
-            "all. On the dotted line, what is given a probability of p is a fact in a share p of cases: where "
-            "half of all are facts, not among all candidates. Lines: 95 % intervals."
+            f"Predicted and observed shares differ by {errors} on average. {facts:,} test facts were taken, "
+            "each with one object drawn at random that is not known to be right. A logistic curve of the "
+            "score was fitted for each relation on one half and tells the probability of the other; points "
+            "are tenths of all. On the dotted line, what is given a probability of p is a fact in a share p "
+            "of cases: where half of all are facts, not among all candidates. Lines: 95 % intervals."
         )
         curve = picture(calibration_curve(judged.calibrations, "calibration"), words)
         beside += [heading("How far scores can be believed"), curve]
