@@ -1,7 +1,12 @@
-"""The paper's protocol: each (relation, subject) ranks its test objects among sampled unobserved objects."""
+"""Queries among sampled candidates: the paper's protocol, of (relation, subject), and either side's AUC.
+
+A rank among sampled candidates is smaller than the rank among all. Only what is linear in it, the share of
+candidates that a positive beats, is the same in expectation: AUC. MRR and Hits@k are not, and are not given.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consmrf.evaluation.metrics import list_auc, place, precision_at, recall_at
-from consmrf.evaluation.ranking import Counted, Ids, Queries, Scorer, score_blocks
+from consmrf.evaluation.options import EvaluationOptions
+from consmrf.evaluation.ranking import Counted, Ids, Queries, Scorer, score_blocks, tiled
 
-__all__ = ["LIST_METRICS", "Sampled", "draw_unobserved", "rank_sampled"]
+__all__ = ["LIST_METRICS", "Sampled", "draw_unobserved", "rank_drawn", "rank_sampled"]
 
 _TOP = 5
 LIST_METRICS = ("auc", f"precision@{_TOP}", f"recall@{_TOP}")
@@ -52,6 +58,29 @@ def rank_sampled(
     counted = Counted((1 + above)[back], (1 + above + equal)[back], candidates[back])
     scored = unobserved > 0
     return Sampled(values[scored], scored, counted, counted.candidates > 1)
+
+
+def rank_drawn(scorer: Scorer, asked: Queries, options: EvaluationOptions, labels: Sequence[str]) -> Counted:
+    """Rank each answer of either side among up to `options.auc_candidates` candidates drawn for its query.
+
+    The candidates are those of its query that are not known to be right; AUC is all these ranks are for.
+    """
+    count = options.auc_candidates or asked.n_entities
+    predictor = tiled(scorer)
+    if predictor is None:
+        return rank_sampled(scorer, asked, count, options.seed, options.memory_mib, labels).counted
+    from consmrf.evaluation.tiles import count_among  # here, for it loads the compiler
+
+    def drawn(query: int) -> NDArray[np.int64]:
+        rng = np.random.default_rng([options.seed, asked.relation[query], asked.given[query]])
+        known = asked.known[asked.known_indptr[query] : asked.known_indptr[query + 1]]
+        return draw_unobserved(known, asked.n_entities, count, rng)
+
+    cores = options.threads or os.cpu_count() or 1
+    counts = count_among(predictor, asked, drawn, threads=cores, labels=labels)
+    candidates = np.repeat(np.minimum(asked.candidates - 1, count) + 1, np.diff(asked.indptr))
+    back = np.argsort(asked.position)
+    return Counted((1 + counts[:, 0])[back], (1 + counts[:, 1])[back], candidates[back])
 
 
 def draw_unobserved(known: Ids, n_entities: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:

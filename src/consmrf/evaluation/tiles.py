@@ -10,9 +10,10 @@ and a candidate equals it within √k ε Σ|terms of t|, ε being the spacing of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -24,7 +25,7 @@ from consmrf.evaluation.products import ROWS, lanes, padded, product
 from consmrf.evaluation.queries import SIDES, Longs, Queries, not_finite, runs
 from consmrf.predictors import Factors
 
-__all__ = ["HEIGHT", "count_answers", "workers"]
+__all__ = ["HEIGHT", "count_among", "count_answers", "workers"]
 
 # Queries of one tile: so many that laying out the candidates for them is a small part of the work.
 HEIGHT = 40 * ROWS
@@ -86,6 +87,27 @@ def count_answers(
         pool.shutdown(cancel_futures=True)
     better, reaching = counts.T
     return better, reaching - better
+
+
+def count_among(
+    factors: Factors,
+    asked: Queries,
+    drawn: Callable[[int], Longs],
+    *,
+    threads: int,
+    labels: Sequence[str],
+) -> Longs:
+    """Hand on [answers, 2]: how many of the candidates drawn for its query are above, and at least equal."""
+    ranking = _Ranking(factors, asked, labels)
+    counts = np.zeros((len(asked.answers), 2), np.int64)
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="consmrf-rank")
+    try:
+        tiles = [tile for tile, _, _ in ranking.pieces(1)]
+        for answers, found in pool.map(partial(ranking.count_drawn, drawn=drawn), tiles):
+            counts[answers] = found
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return counts
 
 
 class _Ranking:
@@ -151,6 +173,30 @@ class _Ranking:
             if strange != FINITE:
                 raise not_finite(asked, int(tile.rows[strange]), self._labels)
             count(scores, laid.indptr, laid.low, laid.high, counts)
+        return laid.answers, counts
+
+    def count_drawn(self, tile: _Tile, drawn: Callable[[int], Longs]) -> tuple[Longs, Longs]:
+        """Hand on the same as `count`, among the candidates drawn for each query."""
+        laid, factors = self._laid(tile), self._factors
+        counts = np.zeros((len(laid.answers), 2), np.int64)
+        panel = np.empty((factors.z.shape[1], self._lanes), factors.z.dtype)
+        for i, query in enumerate(tile.rows.tolist()):
+            candidates, view = drawn(query).astype(np.int32), int(laid.seen[i])
+            scores = np.empty((ROWS, padded(len(candidates), self._lanes)), factors.z.dtype)
+            q = np.repeat(laid.q[i : i + 1], ROWS, axis=0)
+            self._multiply(q, factors.rows(view, candidates), panel, scores)
+            row = scores[0, : len(candidates)]
+            if len(self._b):
+                row += self._b[candidates]
+            if len(self._log_share):
+                row += laid.beta[i] * self._log_share[candidates]
+            if len(self._own_b):
+                at = factors.departed(view, candidates)
+                row[at >= 0] += self._own_b[at[at >= 0]]
+            if not np.isfinite(row).all():
+                raise not_finite(self._asked, query, self._labels)
+            for answer in range(laid.indptr[i], laid.indptr[i + 1]):
+                counts[answer] = (row > laid.high[answer]).sum(), (row >= laid.low[answer]).sum()
         return laid.answers, counts
 
     def _rows(self, view: NDArray[Any], number: int, begin: int, end: int) -> NDArray[Any]:
