@@ -129,7 +129,7 @@ class Trained:
             for e in self.pool.tolist():
                 open_ = e not in known and e not in seen
                 seen.add(e)
-                plain = q @ row(e)[:dim] + row(e)[role] + float(self.numbers.boost)
+                plain = q @ row(e)[:dim] + row(e)[role] + float(self.numbers.boost[r])
                 scores.append(plain if open_ else -np.inf)
             scores = np.array(scores)
             value += loss.function(scores, np.empty(len(scores)))

@@ -19,6 +19,7 @@ from consmrf.baselines.popularity import popularity
 from consmrf.config import Config
 from consmrf.consensus.facts import Layout, lay_out
 from consmrf.consensus.local import local_problems
+from consmrf.consensus.losses import LOSSES
 from consmrf.consensus.memory import MemoryEstimate, estimate, estimate_waves
 from consmrf.consensus.solve import Best, Info, Round, Stage, Status, admm, solve, waves
 from consmrf.consensus.state import Views, initial_state
@@ -62,6 +63,7 @@ def fit(
     (ctrl-C) ends training and keeps the best round; before the first round has ended it is passed on.
     """
     check_graphs("fit", graph, *(() if valid is None else (valid,)))
+    _check_numbers(graph, config)
     if config.method == "popularity":
         begun = time.perf_counter()
         model = popularity(graph, config)
@@ -121,8 +123,9 @@ def _waves(
         len(graph.vocabulary.entities),
         reciprocal=config.reciprocal,
         views=targets if config.departs else (),
+        losses=_losses(graph, config),
     )
-    _check_learnable(graph, len(layout.facts.relations))
+    _check_learnable(graph, _counting(layout))
     score = _validation(graph, valid, config, targets)
     validate = None if score is None else (lambda views: score(wave_factors(layout, views, config)))
     first = _first_stage(config)
@@ -178,6 +181,49 @@ def _targets(graph: Graph, config: Config) -> list[int] | None:
     if config.targets is None:
         return None
     return [graph.vocabulary.relation(label) for label in config.targets]
+
+
+def _losses(graph: Graph, config: Config) -> tuple[str, ...]:
+    """Hand on each relation's loss, in id order; a relation that the graph lacks is an error."""
+    for label in dict(config.losses or ()):
+        graph.vocabulary.relation(label)
+    return tuple(config.loss_of(label) for label in graph.vocabulary.relations)
+
+
+def _check_numbers(graph: Graph, config: Config) -> None:
+    """Ask that weights and values be given to losses that know what to do with them."""
+    if config.method == "popularity":
+        return
+    given = {"weights": graph.weights, "values": graph.values}
+    for name, numbers in given.items():
+        if numbers is not None and config.solver == "paper":
+            raise InputError(
+                f"the graph has {name}: solver = 'paper' and method = 'independent' know none; use "
+                f"solver = 'wave', or read the triples without {name}"
+            )
+    if graph.values is None:
+        return
+    for r, label in enumerate(graph.vocabulary.relations):
+        loss = LOSSES[config.loss_of(label)]
+        values = graph.values[graph.triples[:, 1] == r]
+        if loss.least is None or loss.most is None:
+            if (values != 1).any():
+                raise InputError(
+                    f"relation {label!r} has values other than 1, and loss = {loss.name!r} aims at none: use "
+                    f"squared or logistic, for this relation with losses = {{{label!r}: 'squared'}}"
+                )
+        elif ((values < loss.least) | (values > loss.most)).any():
+            worst = values[np.argmax(np.maximum(loss.least - values, values - loss.most))]
+            raise InputError(
+                f"relation {label!r} has the value {worst:g}: loss = {loss.name!r} knows values from "
+                f"{loss.least:g} to {loss.most:g}; scale them, or use squared"
+            )
+
+
+def _counting(layout: Layout) -> int:
+    """Hand on the number of facts that count for something."""
+    facts = layout.facts
+    return int(np.count_nonzero(facts.weights)) if len(facts.weights) else len(facts.relations)
 
 
 def _taking_part(layout: Layout, targets: Sequence[int] | None) -> NDArray[np.bool_] | None:
