@@ -356,9 +356,10 @@ def _update_rows(
         if stage != DEPARTURES:
             _adagrad(s_row, da, eta, one, d)
             _adagrad(o_row, do, eta, one, d)
-        if stage == CONSENSUS and o_slot >= 0:
-            pull = weight * rho / touches[own_rows[o_slot]]
-            _adagrad_own(own[o_slot], do[role:], own_rate, one, pull, 1)
+        if stage == CONSENSUS and s_slot >= 0:
+            # a subject's own intercept has no part in the score, and its share of the prior all the same
+            _adagrad_own(own[s_slot], da[role:], own_rate, one, weight * rho / touches[own_rows[s_slot]], 1)
+            _adagrad_own(own[o_slot], do[role:], own_rate, one, weight * rho / touches[own_rows[o_slot]], 1)
         if stage == DEPARTURES and s_slot >= 0:
             _adagrad_own(own[s_slot], da, own_rate, one, weight * rho / touches[own_rows[s_slot]], dim)
             _adagrad_own(own[o_slot], do, own_rate, one, weight * rho / touches[own_rows[o_slot]], dim)
