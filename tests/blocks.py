@@ -263,6 +263,8 @@ def main():
         check("diagonal", "squared", stage, regulariser="l2", seed=1, terms=True)
         check("complex", "softmax", stage, losses=("bpr", "squared", "softmax"))
         check("complex", "softmax", stage, losses=("bpr", "logistic", "squared"), terms=True)
+    for sampling in ("degree", "range"):
+        check("diagonal", "bpr", "consensus", sampling=sampling, terms=True)
     for loss in LOSSES:
         check_copies("diagonal", loss, "consensus", "n3")
         check_copies("full", loss, "departures", "l2")

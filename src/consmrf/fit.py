@@ -127,7 +127,8 @@ def _waves(
     )
     _check_learnable(graph, _counting(layout))
     score = _validation(graph, valid, config, targets)
-    validate = None if score is None else (lambda views: score(wave_factors(layout, views, config)))
+    predicting = _predicting(layout, graph, config)
+    validate = None if score is None else (lambda views: score(predicting(views)))
     first = _first_stage(config)
     state = initial_wave(layout, first)
     with Waves(layout, state, config) as engine:
@@ -150,9 +151,9 @@ def _waves(
             found = solve(
                 *(state, engine.sweep, config), step=waves, stage=stage, validate=validate, on_round=on_round
             )
-    predictor = wave_factors(layout, found.views, config)
+    predictor = predicting(found.views)
     if config.departs and score is not None:
-        predictor = _settled(layout, predictor, score)
+        predictor = _settled(layout, predictor, score, _losses(graph, config))
     info = replace(found.info, skipped_triples=layout.skipped, seconds={"total": time.perf_counter() - begun})
     return Result(_model(graph, predictor, config, info), info)
 
@@ -203,20 +204,22 @@ def _check_numbers(graph: Graph, config: Config) -> None:
             )
     if graph.values is None:
         return
-    for r, label in enumerate(graph.vocabulary.relations):
+    n, of = len(graph.vocabulary.relations), graph.triples[:, 1]
+    least, most = np.full(n, 1.0), np.full(n, 1.0)
+    np.minimum.at(least, of, graph.values)
+    np.maximum.at(most, of, graph.values)
+    for label, low, high in zip(graph.vocabulary.relations, least.tolist(), most.tolist(), strict=True):
         loss = LOSSES[config.loss_of(label)]
-        values = graph.values[graph.triples[:, 1] == r]
-        if loss.least is None or loss.most is None:
-            if (values != 1).any():
-                raise InputError(
-                    f"relation {label!r} has values other than 1, and loss = {loss.name!r} aims at none: use "
-                    f"squared or logistic, for this relation with losses = {{{label!r}: 'squared'}}"
-                )
-        elif ((values < loss.least) | (values > loss.most)).any():
-            worst = values[np.argmax(np.maximum(loss.least - values, values - loss.most))]
+        if loss.aims is None and not low == high == 1:
+            raise InputError(
+                f"relation {label!r} has values other than 1, and loss = {loss.name!r} aims at none: use "
+                f"squared or logistic, for this relation with losses = {{{label!r}: 'squared'}}"
+            )
+        if loss.aims is not None and not loss.aims[0] <= low <= high <= loss.aims[1]:
+            worst = low if low < loss.aims[0] else high
             raise InputError(
                 f"relation {label!r} has the value {worst:g}: loss = {loss.name!r} knows values from "
-                f"{loss.least:g} to {loss.most:g}; scale them, or use squared"
+                f"{loss.aims[0]:g} to {loss.aims[1]:g}; scale them, or use squared"
             )
 
 
@@ -234,9 +237,17 @@ def _taking_part(layout: Layout, targets: Sequence[int] | None) -> NDArray[np.bo
     return np.isin(np.arange(layout.n_relations) % n, targets)
 
 
-def _settled(layout: Layout, predictor: Factors, score: ValidationScore) -> Factors:
+def _predicting(layout: Layout, graph: Graph, config: Config) -> Callable[[WaveViews], Factors]:
+    """Hand on what makes factors of views; subjects that no inverse relation ranks get their intercepts."""
+    if config.reciprocal:
+        return lambda views: wave_factors(layout, views, config)
+    counted, whole = Counted.of(layout, _losses(graph, config)), np.ones(layout.n_relations)
+    return lambda views: counted.mixed(wave_factors(layout, views, config), whole, 0 * whole)
+
+
+def _settled(layout: Layout, predictor: Factors, score: ValidationScore, losses: Sequence[str]) -> Factors:
     """Hand on the factors with the share of its departure that validation bears out for each relation."""
-    counted = Counted.of(layout)
+    counted = Counted.of(layout, losses)
 
     def ranks(tau: float, beta: float) -> NDArray[np.float64]:
         same = np.ones(layout.n_relations)

@@ -102,8 +102,7 @@ class Loss:
     name: str
     code: int
     function: Callable[..., float]
-    least: float | None = None  # the values it can aim at, where it aims at values
-    most: float | None = None
+    aims: tuple[float, float] | None = None  # the values it can aim at, if any
 
 
 LOSSES: dict[str, Loss] = {
@@ -111,7 +110,7 @@ LOSSES: dict[str, Loss] = {
     for loss in (
         Loss("bpr", 0, bpr),
         Loss("softmax", 1, softmax),
-        Loss("logistic", 2, logistic, least=0.0, most=1.0),
-        Loss("squared", 3, squared, least=-math.inf, most=math.inf),
+        Loss("logistic", 2, logistic, aims=(0.0, 1.0)),
+        Loss("squared", 3, squared, aims=(-math.inf, math.inf)),
     )
 }
