@@ -59,7 +59,8 @@ class Factors:
 
     With intercepts, ŷ_r(s, o) = q(a_s, w_r) · a_o + b_o, where b_o is the consensus intercept of o in its
     role (`b`), what relation r adds to it (`delta_b`), and β_r times the logarithm of how often o has that
-    role (`log_share`). Reciprocal factors have 2R relations: number R + r is relation r turned round.
+    role (`log_share`). Reciprocal factors have 2R relations: number R + r is relation r turned round. Others
+    may have intercepts of subjects: what relation r adds (`subject_b`), and a second half of `beta`.
     """
 
     kind: ClassVar[str] = "factors"
@@ -76,7 +77,8 @@ class Factors:
     b: NDArray[Any] = field(default_factory=lambda: _none(0, 2))  # [E, 2] as object, as subject; or none
     delta_b: NDArray[Any] = field(default_factory=lambda: _none(0))  # [n], or none
     log_share: NDArray[Any] = field(default_factory=lambda: _none(0, 2))  # [E, 2], or none
-    beta: NDArray[Any] = field(default_factory=lambda: _none(0))  # [R], or none
+    beta: NDArray[Any] = field(default_factory=lambda: _none(0))  # [R], or [2R]: then subjects' last; or none
+    subject_b: NDArray[Any] = field(default_factory=lambda: _none(0))  # [n], or none
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -135,6 +137,7 @@ class Factors:
             delta_b=self.delta_b[:0],
             log_share=self.log_share[:0],
             beta=self.beta[:0],
+            subject_b=self.subject_b[:0],
         )
 
     def view(self, relation: int) -> NDArray[Any]:
@@ -180,7 +183,7 @@ class Factors:
     def _times_view(self, q: NDArray[Any], relation: int, side: int) -> NDArray[np.float32]:
         """Hand on q A_rᵀ + b as q Zᵀ and a correction of Δ_r's columns: A_r is never built, Z never copied.
 
-        Without a view of its own for subjects, the relation's own intercepts are for objects only.
+        A view that ranks both sides has its own intercepts for each.
         """
         own = self._own(relation)
         rows = self.delta_rows[own]
@@ -189,11 +192,13 @@ class Factors:
         if len(self.b):
             scores += self.b[:, side]
         if len(self.beta):
-            scores += self.beta[relation] * self.log_share[:, side]
+            at = relation + (len(self.w) if side == 1 and len(self.beta) > len(self.w) else 0)
+            scores += self.beta[at] * self.log_share[:, side]
         if len(rows) and self.delta.shape[1]:
             scores[:, rows] += q @ self.delta[own].T
-        if len(rows) and len(self.delta_b) and (self.reciprocal or side == 0):
-            scores[:, rows] += self.delta_b[own]
+        intercepts = self.delta_b if self.reciprocal or side == 0 else self.subject_b
+        if len(rows) and len(intercepts):
+            scores[:, rows] += intercepts[own]
         return scores.astype(np.float32, copy=False)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -208,7 +213,7 @@ class Factors:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Self:
         first = {"b": _none(0, 2), "delta_b": _none(0), "log_share": _none(0, 2), "beta": _none(0)}
-        arrays = {**first, **arrays}  # a model of the first version has no intercepts
+        arrays = {**first, "subject_b": _none(0), **arrays}  # a model of the first version has no intercepts
         _check_arrays(arrays, _FACTOR_ARRAYS)
         name = str(settings.get("scorer"))
         if name not in SCORERS:
@@ -234,7 +239,9 @@ class Factors:
             raise ModelFileError("the factors z, w and delta differ in their number of features")
         if self.reciprocal and len(self.w) % 2:
             raise ModelFileError(f"{len(self.w)} relations: reciprocal factors have two for each")
-        intercepts = {"b": len(self.z), "log_share": len(self.z), "delta_b": n, "beta": len(self.w)}
+        intercepts = {"b": len(self.z), "log_share": len(self.z), "delta_b": n, "subject_b": n}
+        halves = 1 if self.reciprocal or len(self.beta) <= len(self.w) else 2
+        intercepts["beta"] = halves * len(self.w)
         for name, length in intercepts.items():
             array = getattr(self, name)
             if len(array) not in (0, length) or (array.ndim == 2 and array.shape[1] != 2):
@@ -254,6 +261,7 @@ _FACTOR_ARRAYS = {
     "delta_b": "f1",
     "log_share": "f2",
     "beta": "f1",
+    "subject_b": "f1",
 }
 
 
