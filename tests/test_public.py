@@ -22,6 +22,8 @@ PUBLIC = {
     "config": {"PRESETS", "Config"},
     "consensus.solve": {"Info", "Round", "Status"},
     "errors": set(errors.__all__),
+    "evaluation.comparison": {"Comparison", "ComparisonOptions", "compare"},
+    "evaluation.saved_ranks": {"read_ranks"},
     "evaluation.protocol": {"Evaluation", "EvaluationOptions", "evaluate"},
     "fit": {"Result", "estimate_memory", "fit"},
     "graph.split": {"Split", "folds", "split"},

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
         SettingError,
         UnknownLabelError,
     )
+    from consmrf.evaluation.comparison import Comparison, ComparisonOptions, compare
     from consmrf.evaluation.protocol import Evaluation, EvaluationOptions, evaluate
+    from consmrf.evaluation.saved_ranks import read_ranks
     from consmrf.fit import Result, estimate_memory, fit
     from consmrf.graph.split import Split, folds, split
     from consmrf.graph.triples import Graph, read_triples, write_triples
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = [
     "PRESETS",
     "Answer",
+    "Comparison",
+    "ComparisonOptions",
     "Config",
     "ConsmrfError",
     "DataError",
@@ -55,10 +59,12 @@ __all__ = [
     "UnknownLabelError",
     "Vocabulary",
     "__version__",
+    "compare",
     "estimate_memory",
     "evaluate",
     "fit",
     "folds",
+    "read_ranks",
     "read_triples",
     "split",
     "write_triples",
@@ -73,7 +79,9 @@ _HOME = {
             "ConsmrfError DataError DivergedError InputError "
             "ModelFileError OutputError SettingError UnknownLabelError"
         ),
+        "evaluation.comparison": "Comparison ComparisonOptions compare",
         "evaluation.protocol": "Evaluation EvaluationOptions evaluate",
+        "evaluation.saved_ranks": "read_ranks",
         "fit": "Result estimate_memory fit",
         "graph.split": "Split folds split",
         "graph.triples": "Graph read_triples write_triples",

@@ -59,7 +59,8 @@ class Factors:
 
     With intercepts, ŷ_r(s, o) = q(a_s, w_r) · a_o + b_o, where b_o is the consensus intercept of o in its
     role (`b`), what relation r adds to it (`delta_b`), and β_r times the logarithm of how often o has that
-    role (`log_share`). Reciprocal factors have 2R relations: number R + r is relation r turned round.
+    role (`log_share`). Reciprocal factors have 2R relations: number R + r is relation r turned round. Others
+    may have intercepts of subjects: what relation r adds (`subject_b`), and a second half of `beta`.
     """
 
     kind: ClassVar[str] = "factors"
@@ -76,7 +77,8 @@ class Factors:
     b: NDArray[Any] = field(default_factory=lambda: _none(0, 2))  # [E, 2] as object, as subject; or none
     delta_b: NDArray[Any] = field(default_factory=lambda: _none(0))  # [n], or none
     log_share: NDArray[Any] = field(default_factory=lambda: _none(0, 2))  # [E, 2], or none
-    beta: NDArray[Any] = field(default_factory=lambda: _none(0))  # [R], or none
+    beta: NDArray[Any] = field(default_factory=lambda: _none(0))  # [R], or [2R]: then subjects' last; or none
+    subject_b: NDArray[Any] = field(default_factory=lambda: _none(0))  # [n], or none
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -130,8 +132,12 @@ class Factors:
         return np.where(rows[at] == entities, at + own.start, -1)
 
     def own_intercepts(self, side: int) -> NDArray[Any]:
-        """Hand on δb by row of Δ, or none: without a view of its own for subjects, it is for objects only."""
-        return self.delta_b if self.reciprocal or side == 0 else self.delta_b[:0]
+        """Hand on δb by row of Δ, or none; a view that ranks both sides has its own intercepts for each."""
+        return self.delta_b if self.reciprocal or side == 0 else self.subject_b
+
+    def count_weights(self, views: Any, side: int) -> Any:
+        """Hand on β of views for a side; where one view ranks both, β of subjects follow those of objects."""
+        return self.beta[views + (len(self.w) if side and len(self.beta) > len(self.w) else 0)]
 
     def pair_scores(
         self, relation: int, subjects: NDArray[np.int32], objects: NDArray[np.int32]
@@ -173,6 +179,7 @@ class Factors:
             delta_b=self.delta_b[:0],
             log_share=self.log_share[:0],
             beta=self.beta[:0],
+            subject_b=self.subject_b[:0],
         )
 
     def view(self, relation: int) -> NDArray[Any]:
@@ -202,7 +209,7 @@ class Factors:
         if len(self.b):
             scores += self.b[:, side]
         if len(self.beta):
-            scores += self.beta[seen] * self.log_share[:, side]
+            scores += self.count_weights(seen, side) * self.log_share[:, side]
         if len(rows) and self.delta.shape[1]:
             scores[:, rows] += q @ self.delta[own].T
         if len(rows) and len(own_b):
@@ -221,7 +228,7 @@ class Factors:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Self:
         first = {"b": _none(0, 2), "delta_b": _none(0), "log_share": _none(0, 2), "beta": _none(0)}
-        arrays = {**first, **arrays}  # a model of the first version has no intercepts
+        arrays = {**first, "subject_b": _none(0), **arrays}  # a model of the first version has no intercepts
         _check_arrays(arrays, _FACTOR_ARRAYS)
         name = str(settings.get("scorer"))
         if name not in SCORERS:
@@ -247,7 +254,9 @@ class Factors:
             raise ModelFileError("the factors z, w and delta differ in their number of features")
         if self.reciprocal and len(self.w) % 2:
             raise ModelFileError(f"{len(self.w)} relations: reciprocal factors have two for each")
-        intercepts = {"b": len(self.z), "log_share": len(self.z), "delta_b": n, "beta": len(self.w)}
+        intercepts = {"b": len(self.z), "log_share": len(self.z), "delta_b": n, "subject_b": n}
+        halves = 1 if self.reciprocal or len(self.beta) <= len(self.w) else 2
+        intercepts["beta"] = halves * len(self.w)
         for name, length in intercepts.items():
             array = getattr(self, name)
             if len(array) not in (0, length) or (array.ndim == 2 and array.shape[1] != 2):
@@ -267,6 +276,7 @@ _FACTOR_ARRAYS = {
     "delta_b": "f1",
     "log_share": "f2",
     "beta": "f1",
+    "subject_b": "f1",
 }
 
 

@@ -48,11 +48,18 @@ class Settings:
     ] = None
     scorer: Annotated[str | None, described("form of W_r: identity, diagonal, complex, full")] = None
     loss: Annotated[str | None, described("what is minimised: softmax, bpr, logistic, squared")] = None
+    losses: Annotated[
+        list[str] | None, described("RELATION=LOSS, for a relation that has another; repeats")
+    ] = None
     dim: Annotated[int | None, whole("features per entity, k")] = None
     max_epochs: Annotated[int | None, whole("the most passes over the data")] = None
     learning_rate: Annotated[float | None, described("η, the step of AdaGrad")] = None
     regulariser: Annotated[str | None, described("Ω: n3 or l2")] = None
     reg: Annotated[float | None, described("λ, its strength; too large, and the factors vanish")] = None
+    reg_weight: Annotated[
+        str | None,
+        described("frequency: Ω counts at each fact of an entity; uniform: alike for all entities"),
+    ] = None
     rho: Annotated[float | None, described("ρ, pull of a relation's own features to the consensus")] = None
     negatives: Annotated[int | None, whole("objects that a fact is ranked against in a step")] = None
     sampling: Annotated[
@@ -82,7 +89,20 @@ class Settings:
         if preset not in PRESETS:
             raise SettingError(f"preset = {preset!r}: must be one of {', '.join(PRESETS)}")
         given = {f.name: getattr(self, f.name) for f in fields(self)}
+        given["losses"] = None if self.losses is None else _pairs(self.losses)
         return Config(**PRESETS[preset] | {name: x for name, x in given.items() if x is not None})
+
+
+def _pairs(words: list[str]) -> dict[str, str]:
+    """Hand on what RELATION=LOSS says, once for each relation; a label may hold the sign itself."""
+    pairs: dict[str, str] = {}
+    for word in words:
+        relation, sign, loss = word.rpartition("=")
+        if not sign or not relation:
+            raise SettingError(f"losses = {word!r}: must be RELATION=LOSS")
+        if pairs.setdefault(relation, loss) != loss:
+            raise SettingError(f"losses: {relation!r} has two, {pairs[relation]} and {loss}; give one")
+    return pairs
 
 
 @Parameter(name="*")
@@ -97,6 +117,12 @@ class Reading:
     header: Annotated[bool | None, Parameter(help="whether the first line names columns")] = None
     delimiter: Annotated[str | None, described("character between cells of text, or tab")] = None
     literals: Annotated[bool, flag("keep RDF triples whose object is a literal")] = False
+    weight: Annotated[
+        str | None, described("column of weights, by name or position from 0: how much a fact counts")
+    ] = None
+    value: Annotated[
+        str | None, described("column of values, likewise: what squared and logistic losses aim at, not 1")
+    ] = None
 
     def read(self, *paths: Path) -> Graph:
         """Hand on the graph of these files, and print what was concluded."""
@@ -113,10 +139,16 @@ class Reading:
             header=self.header,
             delimiter=self.delimiter,
             literals=self.literals,
+            weight=_column(self.weight),
+            value=_column(self.value),
         )
         if graph.report is not None:
             say(graph.report.describe())
         return graph
+
+
+def _column(given: str | None) -> str | int | None:
+    return int(given) if given is not None and given.isascii() and given.isdecimal() else given
 
 
 @Parameter(name="*")

@@ -225,7 +225,9 @@ class _Ranking:
         seen = factors.seen(relation, self._side)
         q = np.zeros((padded(len(seen), ROWS) + GROUP, factors.z.shape[1]), factors.z.dtype)
         q[: len(seen)] = factors.queries(relation, asked.given[tile.rows], self._side)
-        beta = factors.beta[seen] if len(factors.beta) else np.zeros(len(seen), self._log_share.dtype)
+        beta = np.zeros(len(seen), self._log_share.dtype)
+        if len(factors.beta):
+            beta = factors.count_weights(seen, self._side)
         answers, indptr = _spread(asked.indptr[tile.rows], asked.indptr[tile.rows + 1])
         query = np.repeat(np.arange(len(seen)), np.diff(indptr))
         low, high = np.empty((2, len(answers)), q.dtype)
@@ -252,7 +254,7 @@ class _Ranking:
         if len(factors.b):
             terms.append(factors.b[answers, side].astype(np.float64)[:, None])
         if len(factors.beta):
-            counted = factors.beta[seen].astype(np.float64) * factors.log_share[answers, side]
+            counted = factors.count_weights(seen, side).astype(np.float64) * factors.log_share[answers, side]
             terms.append(counted[:, None])
         if len(self._own_b):
             terms.append(np.zeros((len(q), 1)))

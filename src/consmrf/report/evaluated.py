@@ -69,7 +69,7 @@ def judge(
         if (found := calibrate(model, facts, known, n_entities, seed=first.options.seed)) is not None
     }
     examples: dict[str, list[Example]] = {}
-    if first.protocol == "full" and any(side in first.measured.expected for side in SIDES):
+    if "mrr" in first.measured.metrics and any(side in first.measured.expected for side in SIDES):
         for relation in worst_relations(first):
             own = worst_queries(models[name], first, known, relation)
             if own:
@@ -137,6 +137,7 @@ def _pictures(judged: Judged) -> str:
     stands = (
         "Each ranked answer is counted once; ranks are those of the protocol above, equals in the middle."
     )
+    plot = [heading("By relation"), picture(dots(rows, "by-relation", metric_title(lead)), by_relation)]
     beside = [heading("Where the right answers stand"), picture(rank_histogram(ranks, "ranks"), stands)]
     if judged.calibrations:
         facts = next(iter(judged.calibrations.values())).facts
@@ -149,9 +150,9 @@ def _pictures(judged: Judged) -> str:
             "of cases: where half of all are facts, not among all candidates. Lines: 95 % intervals."
         )
         curve = picture(calibration_curve(judged.calibrations, "calibration"), words)
-        beside += [heading("How far scores can be believed"), curve]
-    plot = heading("By relation") + picture(dots(rows, "by-relation", metric_title(lead)), by_relation)
-    return section("What it finds, relation by relation", columns(plot, "\n".join(beside)))
+        shorter = plot if len(rows) < _MOST // 2 else beside
+        shorter += [heading("How far scores can be believed"), curve]
+    return section("What it finds, relation by relation", columns("\n".join(plot), "\n".join(beside)))
 
 
 def _entity_sides(evaluation: Evaluation) -> NDArray[np.bool_]:

@@ -113,7 +113,7 @@ def rank_histogram(ranks: Mapping[str, NDArray[np.floating]], name: str) -> str:
     labels = [f"{a:,}" if b == a + 1 else f"{a:,}–{b - 1:,}" for a, b in pairwise(edges)]
     said = []
     with style():
-        figure, axis = _narrow(0.85 + _ROW * 1.15 * len(labels))
+        figure, axis = _narrow(0.85 + _ROW * (0.4 + 0.6 * len(ranks)) * len(labels))
         height = 0.78 / len(ranks)
         for i, (method, own) in enumerate(ranks.items()):
             # a rank of 3.5, between equals, is counted with 3: it is not 4 yet
