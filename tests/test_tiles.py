@@ -48,7 +48,11 @@ def make_factors(
     )
     if plain:
         return factors
-    return replace(factors, b=draw(n, 2), delta_b=draw(len(entities)), log_share=draw(n, 2), beta=draw(views))
+    intercepts = {"b": draw(n, 2), "delta_b": draw(len(entities)), "log_share": draw(n, 2)}
+    if reciprocal:
+        return replace(factors, beta=draw(views), **intercepts)
+    # one view ranks both sides, with intercepts and weights of counts for each
+    return replace(factors, beta=draw(2 * views), subject_b=draw(len(entities)), **intercepts)
 
 
 def dense_scores(factors, relation, side):
@@ -63,10 +67,12 @@ def dense_scores(factors, relation, side):
     offset = np.zeros(len(a))
     if len(factors.b):
         offset += factors.b[:, side]
-        offset += factors.beta[view].astype(np.float64) * factors.log_share[:, side]
-        if side == 0 or turned:
-            own = slice(factors.delta_indptr[view], factors.delta_indptr[view + 1])
-            offset[factors.delta_rows[own]] += factors.delta_b[own]
+        beta = factors.beta[view if side == 0 or turned else R + view]
+        offset += np.float64(beta) * factors.log_share[:, side]
+        own = slice(factors.delta_indptr[view], factors.delta_indptr[view + 1])
+        offset[factors.delta_rows[own]] += (factors.delta_b if side == 0 or turned else factors.subject_b)[
+            own
+        ]
     return scores + offset
 
 
@@ -203,7 +209,7 @@ def test_entities_with_the_same_rows_are_equal(reciprocal, dtype):
     thrice = {name: np.tile(getattr(once, name), (3, 1)) for name in ("z", "b", "log_share")}
     views = [once.own(v) for v in range(len(once.w))]
     thrice["delta_rows"] = np.concatenate([once.delta_rows[v] + i * 300 for v in views for i in range(3)])
-    for name in ("delta", "delta_b"):
+    for name in ("delta", "delta_b") if reciprocal else ("delta", "delta_b", "subject_b"):
         thrice[name] = np.concatenate([getattr(once, name)[v] for v in views for _ in range(3)])
     factors = replace(once, delta_indptr=once.delta_indptr * 3, **thrice)
     test = random_triples(400, 300)
