@@ -83,7 +83,7 @@ def _unseen(audit: Plain) -> Iterator[Finding]:
         yield Finding(
             "unseen",
             f"{', and '.join(told)}.",
-            "Nothing can be learned about them. Say whether a score leaves them out; consmrf does, and counts "
+            "Nothing can be learned about them. Say whether a score leaves them out; consmrf does and counts "
             "them.",
         )
 

@@ -80,7 +80,7 @@ class Leaks:
     @property
     def leaking(self) -> Flags:
         """Whether any rule names the triple."""
-        leaking: Flags = self.answered.any(axis=1)
+        leaking: Flags = np.logical_or.reduce(self.answered, axis=1)
         return leaking
 
 
@@ -101,7 +101,7 @@ def find_leaks(train: Pairs, held: Ids, rules: Rules, n_relations: int, examples
     turned = np.where(s == o, -1, train.find(o, s))  # what links an entity to itself has no other direction
     for way, pair in ((rules.straight, train.find(s, o)), (rules.turned, turned)):
         for row, relation in train.meet(pair):
-            same = relation == r[row]
+            same: Flags = relation == r[row]
             if way is rules.straight:
                 mark("repeated", row[same], relation[same])
                 linked[row[~same], 0] = True
