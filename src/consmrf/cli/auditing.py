@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from consmrf.cli.options import Reading, described, whole
 from consmrf.cli.terminal import say
 from consmrf.errors import InputError
+from consmrf.report.files import check_new_folder, check_writable, write_json, write_split, write_text
 
 __all__ = ["audit"]
 
@@ -29,7 +30,29 @@ class Limits:
     least: Annotated[int | None, whole("facts that must bear a finding about relations out; 10")] = None
 
 
-_READING, _LIMITS = Reading(), Limits()
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where what was found is written."""
+
+    json: Annotated[Path | None, described("write everything that was found here")] = None
+    html: Annotated[Path | None, described("write a page with tables and pictures here")] = None
+    write_clean: Annotated[
+        Path | None, described("a new folder for the split without held-out triples that leak")
+    ] = None
+
+    def check(self, held_out: bool) -> None:
+        """Stop unless everything asked for could be written."""
+        for path in (self.json, self.html):
+            if path is not None:
+                check_writable(path)
+        if self.write_clean is not None:
+            if not held_out:
+                raise InputError("--write-clean: nothing is held out that could leak; give --valid or --test")
+            check_new_folder(self.write_clean)
+
+
+_PLACES, _READING, _LIMITS = Places(), Reading(), Limits()
 
 
 def audit(
@@ -38,11 +61,7 @@ def audit(
     *more: Annotated[Path, Parameter(show=False)],
     valid: Annotated[Path | None, described("validation triples")] = None,
     test: Annotated[Path | None, described("test triples")] = None,
-    json: Annotated[Path | None, described("write everything that was found here")] = None,
-    html: Annotated[Path | None, described("write a page with tables and pictures here")] = None,
-    write_clean: Annotated[
-        Path | None, described("folder for the split without held-out triples that leak; a new one")
-    ] = None,
+    places: Places = _PLACES,
     limits: Limits = _LIMITS,
     reading: Reading = _READING,
 ) -> None:
@@ -50,29 +69,20 @@ def audit(
     from consmrf.evaluation.audit.audit import AuditOptions, without_leaks
     from consmrf.evaluation.audit.audit import audit as run
     from consmrf.report.audit import audit_lines, audit_page
-    from consmrf.report.files import check_new_folder, check_writable, write_json, write_split, write_text
 
     given = {f.name: getattr(limits, f.name) for f in fields(limits)}
     options = AuditOptions(**{name: x for name, x in given.items() if x is not None})
-    for path in (json, html):
-        if path is not None:
-            check_writable(path)
-    if write_clean is not None:
-        if valid is None and test is None:
-            raise InputError(
-                "--write-clean: nothing is held out that could leak; give --valid, --test, or both"
-            )
-        check_new_folder(write_clean)
+    places.check(held_out=valid is not None or test is not None)
     graph = reading.read(train, *more)
     held = {name: reading.read(path) for name, path in (("valid", valid), ("test", test)) if path is not None}
     found = run(graph, **held, options=options).to_dict()
     say(f"\n{audit_lines(found)}")
-    if json is not None:
-        write_json(json, found)
-    if html is not None:
-        write_text(html, audit_page(found, f"Audit of {train.name}"))
-    if write_clean is not None:
+    if places.json is not None:
+        write_json(places.json, found)
+    if places.html is not None:
+        write_text(places.html, audit_page(found, f"Audit of {train.name}"))
+    if places.write_clean is not None:
         clean = without_leaks(graph, **held, options=options)
-        names = write_split(write_clean, clean.parts, {"train": graph, **held})
+        names = write_split(places.write_clean, clean.parts, {"train": graph, **held})
         dropped = ", ".join(f"{n:,} from {name}" for name, n in clean.dropped.items())
-        say(f"\ndropped: {dropped}; written: {', '.join(str(write_clean / name) for name in names)}")
+        say(f"\ndropped: {dropped}; written: {', '.join(str(places.write_clean / name) for name in names)}")

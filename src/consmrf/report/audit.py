@@ -8,6 +8,7 @@ from consmrf.report import audit_pictures as pictures
 from consmrf.report import audit_tables as tables
 from consmrf.report.audit_tables import Plain
 from consmrf.report.page import heading, listing, page, paragraph, picture, section, settings
+from consmrf.report.tables import printable
 
 __all__ = ["audit_lines", "audit_page"]
 
@@ -22,7 +23,7 @@ def audit_lines(audit: Plain) -> str:
     told += [tables.leaky(leaks, _FEW) for leaks in audit["leaks"].values()][-1:]
     told += [table(audit, _FEW) for table in (tables.overlaps, tables.symmetric, tables.cartesian)]
     told += [tables.categories(audit), tables.shapes(audit), tables.supernodes(audit, _FEW)]
-    words = [f"* {found['sentence']}\n  {found['remedy']}" for found in audit["findings"]]
+    words = [f"* {printable(told['sentence'])}\n  {told['remedy']}" for told in audit["findings"]]
     return "\n\n".join([*(table.text() for table in told if table.rows), "\n".join(words)])
 
 
@@ -46,15 +47,16 @@ def _split(audit: Plain) -> Iterator[str]:
         for name, part in held.items()
     }
     shown = [tables.parts(audit)]
-    if held:
-        drawn = pictures.bars(
-            missing, "unseen", "Triples with a label that training lacks", "share of triples"
+    if any(share for shares in missing.values() for share in shares.values()):
+        title, words = (
+            "Triples with a label that training lacks",
+            "They cannot be ranked by what was learned.",
         )
-        yield section(
-            "Parts", *shown, picture(drawn, "Entities and relations that only the other parts have.")
-        )
+        drawn = pictures.bars(missing, "unseen", title, "share of triples")
+        yield section("Parts", *shown, picture(drawn, words))
     else:
         yield section("Parts", *shown)
+    if not held:
         return
     shares = {
         name: {label: n / leaks["triples"] for kind in ("rules", "links") for label, n in leaks[kind].items()}
@@ -100,7 +102,7 @@ def _leaky(name: str, leaks: Plain) -> Iterator[str]:
 def _example(told: Plain) -> str:
     triple = " ".join(f"“{label}”" for label in told["triple"])
     if told["because"] is None:
-        return f"{told['rule']}: {triple}."
+        return f"{told['rule']}: {triple}, since training has both ends in facts of the relation."
     because = " ".join(f"“{label}”" for label in told["because"])
     return f"{told['rule']}: {triple}, since training has {because}."
 

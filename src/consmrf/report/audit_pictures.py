@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["bars", "cardinalities", "densities", "overlap_dots", "shapes"]
 
 _LABEL = 40  # characters of a label beside a picture
-_MARKED = 5  # points of a scatter that bear their label
 
 
 def bars(groups: Mapping[str, Mapping[str, float]], name: str, title: str, x: str, most: float = 0.0) -> str:
@@ -54,7 +53,7 @@ def overlap_dots(pairs: Sequence[Plain], share: float, name: str) -> str:
         axis.axvline(share, color=INK, linestyle=":", linewidth=1)
         shown = [f"{_short(p['first'])}\n{ARROWS[p['kind']]} {_short(p['second'])}" for p in pairs]
         axis.set_yticks(range(len(pairs)), shown, fontsize=8)
-        axis.invert_yaxis()
+        axis.set_ylim(len(pairs) - 0.4, -0.6)
         axis.set(title="Relations that repeat each other", xlabel="share of the relation's facts")
         axis.set_xlim(0, 1.03)
         axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
@@ -81,19 +80,9 @@ def densities(relations: Plain, density: float, name: str) -> str:
         others = [place[x] for x in told if x not in flagged]
         _points(axis, others, COLORS[0], "relation")
         _points(axis, [place[x] for x in flagged], COLORS[1], "Cartesian relation", "D")
-        for label in list(flagged)[:_MARKED]:
-            axis.annotate(
-                _short(label),
-                place[label],
-                xytext=(-5, 3),
-                textcoords="offset points",
-                ha="right",
-                fontsize=8,
-            )
+        _logarithmic(axis)
         axis.set(
             title="Facts and possible pairs of each relation",
-            xscale="log",
-            yscale="log",
             xlabel="subjects × objects",
             ylabel="facts",
         )
@@ -110,15 +99,14 @@ def cardinalities(relations: Plain, name: str) -> str:
         _points(axis, [(f["objects_per_subject"], f["subjects_per_object"]) for f in told], COLORS[0], None)
         for line in (axis.axvline, axis.axhline):
             line(MANY, color=INK, linestyle=":", linewidth=0.8)
+        _logarithmic(axis)
         axis.set(
             title="How many to how many",
-            xscale="log",
-            yscale="log",
             xlabel="objects per subject (mean)",
             ylabel="subjects per object (mean)",
         )
-        axis.set_xlim(left=0.9, right=max(4.0, axis.get_xlim()[1]))
-        axis.set_ylim(bottom=0.9, top=max(4.0, axis.get_ylim()[1]))
+        axis.set_xlim(left=0.6, right=max(4.0, axis.get_xlim()[1]))
+        axis.set_ylim(bottom=0.6, top=max(4.0, axis.get_ylim()[1]))
         counts = {}
         for category, x, y, across, up in (
             ("1-1", 0, 0, "left", "bottom"),
@@ -147,7 +135,8 @@ def shapes(histograms: Mapping[str, Plain], name: str) -> str:
         for i, (axis, (title, histogram)) in enumerate(zip(made, histograms.items(), strict=True)):
             left = [float(edge) for edge in histogram]
             axis.bar(left, list(histogram.values()), [x * 0.94 for x in left], align="edge", color=COLORS[i])
-            axis.set(title=title, xscale="log", yscale="log", xlabel="facts", ylabel="how many have as many")
+            _logarithmic(axis)
+            axis.set(title=title, xlabel="facts", ylabel="how many have as many")
             axis.set_ylim(bottom=0.7)
             said += [f"{title}, from {edge}: {n:,}" for edge, n in histogram.items()]
         return svg(figure, name, "; ".join(said))
@@ -163,7 +152,22 @@ def _points(
 
 def _named(axis: Axes, labels: Sequence[str]) -> None:
     axis.set_yticks(range(len(labels)), [_short(label) for label in labels])
-    axis.invert_yaxis()
+    axis.set_ylim(len(labels) - 0.4, -0.6)
+
+
+def _logarithmic(axis: Axes) -> None:
+    """Set both scales; matplotlib would write powers of ten in a language of its own."""
+    for of, scale in ((axis.xaxis, axis.set_xscale), (axis.yaxis, axis.set_yscale)):
+        scale("log")
+        of.set_major_formatter(lambda x, _: _power(x))
+        of.set_minor_formatter("")
+
+
+def _power(x: float) -> str:
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if x >= unit:
+            return f"{x / unit:,.0f}{letter}"
+    return f"{x:g}"
 
 
 def _short(label: str) -> str:

@@ -37,6 +37,9 @@ __all__ = [
     "write_text",
 ]
 
+_SUFFIXES = {"csv": ".csv", "parquet": ".parquet"}  # by the format that was read; else tabs
+_SUFFIXES |= dict.fromkeys(("ntriples", "nquads", "turtle", "trig", "rdfxml"), ".nt")
+
 
 def to_json(value: Any) -> str:
     """Hand on strict JSON: numbers that are not finite become null, for JSON has no word for them."""
@@ -91,7 +94,7 @@ def write_split(folder: Path, parts: Mapping[str, Graph], read: Mapping[str, Gra
     """Write the parts of a split into a new folder, all or none; hand on the names of the files.
 
     Each part is written in the format and compression that the graph of the same name in `read` was read
-    from; what cannot be written, RDF but N-Triples, becomes N-Triples, and standard input's text stays text.
+    from. All RDF becomes N-Triples, and what was read from no file becomes TSV.
     """
     names = {part: f"{part}{_suffix(read[part])}" for part in parts}
     place = Path(os.path.realpath(folder))
@@ -117,7 +120,7 @@ def _suffix(graph: Graph) -> str:
     if graph.report is None:
         return ".tsv"
     source = graph.report.parts[0]
-    kind = {"tsv": ".tsv", "csv": ".csv", "parquet": ".parquet"}.get(source.format, ".nt")
+    kind = _SUFFIXES.get(source.format, ".tsv")
     return kind + {"gzip": ".gz", "zstd": ".zst", None: ""}[source.compression]
 
 

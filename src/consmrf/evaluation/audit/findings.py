@@ -34,31 +34,31 @@ def findings(audit: Plain) -> tuple[Finding, ...]:
 def _leaks(audit: Plain) -> Iterator[Finding]:
     for part, leaks in audit["leaks"].items():
         name = _PARTS[part]
-        if not leaks["leaking"]:
+        if leaks["leaking"]:
+            yield _leaking(leaks, name)
+        else:
             yield Finding(
                 "leaks", f"No trivial rule answers a {name} triple from training.", "Nothing to do."
             )
-            continue
-        rules = [f"{rule} {n:,}" for rule, n in leaks["rules"].items() if n]
-        more_than_once = "; a triple may count more than once" if len(rules) > 1 else ""
-        worst = _largest(leaks["relations"], "leaking")
-        yield Finding(
-            "leaks",
-            f"A trivial rule answers {_share(leaks['leaking'], leaks['triples'])} {name} triples from "
-            f"training ({', '.join(rules)}{more_than_once}), most of them in {_listed(worst)}.",
-            "Report scores with and without these triples, or on a split written without them.",
-        )
-        other = leaks["links"]["same pair, other relation"]
-        turned = leaks["links"]["reversed pair, any relation"]
-        if max(other, turned) > leaks["leaking"]:
-            told = [(other, "the same pair by another relation"), (turned, "the reversed pair")]
-            said = [f"{_share(n, leaks['triples'])} {how}" for n, how in told if n]
+        if leaks["linked"]:
             yield Finding(
                 "links",
-                f"Of {name} triples, training links {', and of '.join(said)}.",
-                "No rule between relations makes these certain; know that they favour models that merely "
-                "remember which entities are linked.",
+                f"Training links the two entities of {_share(leaks['linked'], leaks['triples'])} more {name} "
+                "triples, in one direction or the other.",
+                "No rule makes these certain, but they favour a model that merely remembers who is linked.",
             )
+
+
+def _leaking(leaks: Plain, name: str) -> Finding:
+    rules = [f"{rule} {n:,}" for rule, n in leaks["rules"].items() if n]
+    more_than_once = "; a triple may count more than once" if len(rules) > 1 else ""
+    worst = _largest(leaks["relations"], "leaking")
+    return Finding(
+        "leaks",
+        f"A trivial rule answers {_share(leaks['leaking'], leaks['triples'])} {name} triples from training "
+        f"({', '.join(rules)}{more_than_once}), most of them in {_listed(worst)}.",
+        "Report scores with and without these triples, or on a split written without them.",
+    )
 
 
 def _both_parts(audit: Plain) -> Iterator[Finding]:

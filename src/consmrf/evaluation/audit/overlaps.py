@@ -62,8 +62,8 @@ def overlaps(facts: Pairs, n_relations: int, options: AuditOptions) -> tuple[Ove
             own = body == head
             if way:
                 mirrored[body[own]] = shared[own]
-            least = np.where(own, options.symmetric, options.share) * among[body]
-            kept = (shared >= least) & (shared >= options.least) & (way | ~own)
+            least = np.where(own, options.symmetric, options.share)
+            kept = (shared / among[body] >= least) & (shared >= options.least) & (way | ~own)
             found.append((body[kept], head[kept], np.full(kept.sum(), way), shared[kept]))
     body, head, ways, shared = (np.concatenate(column) for column in zip(*found, strict=True))
     among = np.where(ways, proper[np.stack([body, head])], size[np.stack([body, head])])

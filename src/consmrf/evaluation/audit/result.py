@@ -108,7 +108,7 @@ class Audit:
         }
 
     def _overlaps(self) -> list[dict[str, Any]]:
-        """Name each pair of relations once where the rule holds both ways, the most facts first."""
+        """Name each pair of relations once where the rule holds both ways, these first, by facts shared."""
         found, labels = self.overlaps, self.vocabulary.relations
         both = np.minimum(found.share_of_body, found.share_of_head) >= self.options.share
         told = np.flatnonzero((found.body != found.head) & ~(both & (found.body > found.head)))
@@ -121,7 +121,7 @@ class Audit:
                 "share_of_first": float(found.share_of_body[i]),
                 "share_of_second": float(found.share_of_head[i]),
             }
-            for i in told[np.argsort(-found.shared[told], kind="stable")].tolist()
+            for i in told[np.lexsort((-found.shared[told], ~both[told]))].tolist()
         ]
 
     def _leaks(self, leaks: Leaks) -> dict[str, Any]:
@@ -135,6 +135,7 @@ class Audit:
             "triples": len(r),
             "leaking": int(leaking.sum()),
             "score": float(leaks.leaking.mean()),
+            "linked": int((leaks.linked.any(axis=1) & ~leaks.leaking).sum()),
             "rules": dict(zip(RULES, rules.sum(0).tolist(), strict=True)),
             "links": dict(zip(LINKS, leaks.linked.sum(0).tolist(), strict=True)),
             "relations": {
