@@ -42,14 +42,17 @@ def audit(
     split = _Split.of(graphs)
     facts = split.pairs(*split.ids)
     whole = facts.triples
+    sizes = len(split.vocabulary.entities), len(split.vocabulary.relations)
     found, relations = split.relations(facts, options)
     degree = np.bincount(whole[:, [0, 2]].ravel(), minlength=facts.n_entities)
     roots = components(*facts.ends, facts.n_entities)
     return Audit(
         options=options,
         vocabulary=split.vocabulary,
-        parts={name: _counted(ids, split.ids["train"], graphs[name]) for name, ids in split.ids.items()},
-        whole=_counted(whole, whole),
+        parts={
+            name: _counted(ids, split.ids["train"], sizes, graphs[name]) for name, ids in split.ids.items()
+        },
+        whole=_counted(whole, whole, sizes),
         in_both=int(split.in_both().sum()),
         relations=relations,
         overlaps=found,
@@ -98,9 +101,12 @@ class _Split:
 
     @classmethod
     def of(cls, graphs: dict[str, Graph]) -> _Split:
-        train, *others = (graph.vocabulary for graph in graphs.values())
-        vocabulary = train.extended(*others)
-        ids = {name: graph.encode(vocabulary).triples for name, graph in graphs.items()}
+        train, *others = graphs.values()
+        vocabulary = train.vocabulary.extended(*(graph.vocabulary for graph in others))
+        ids = {
+            name: train.triples if graph is train else graph.encode(vocabulary).triples
+            for name, graph in graphs.items()
+        }
         return cls(vocabulary, ids, {name: np.arange(len(own)) for name, own in ids.items()})
 
     def pairs(self, *names: str) -> Pairs:
@@ -148,19 +154,20 @@ def _given(train: Graph, valid: Graph | None, test: Graph | None) -> dict[str, G
     return graphs
 
 
-def _counted(ids: Ids, train: Ids, graph: Graph | None = None) -> Part:
-    """Count a part, and what of it training has never seen."""
-    entities, relations = np.unique(ids[:, [0, 2]]), np.unique(ids[:, 1])
-    new_entities = np.setdiff1d(entities, train[:, [0, 2]])
-    new_relations = np.setdiff1d(relations, train[:, 1])
+def _counted(ids: Ids, train: Ids, sizes: tuple[int, int], graph: Graph | None = None) -> Part:
+    """Count a part, and what of it training has never seen; `sizes` are |E| and R."""
+    (s, r, o), (known_s, known_r, known_o) = ids.T, train.T
+    entities, relations, old_entities, old_relations = (np.zeros(n, dtype=bool) for n in (*sizes, *sizes))
+    entities[s] = entities[o] = relations[r] = True
+    old_entities[known_s] = old_entities[known_o] = old_relations[known_r] = True
     return Part(
         triples=len(ids),
         repetitions=None if graph is None or graph.report is None else graph.report.duplicates,
-        loops=int((ids[:, 0] == ids[:, 2]).sum()),
-        entities=len(entities),
-        relations=len(relations),
-        new_entities=len(new_entities),
-        new_relations=len(new_relations),
-        unseen_entity=int(np.isin(ids[:, [0, 2]], new_entities).any(axis=1).sum()),
-        unseen_relation=int(np.isin(ids[:, 1], new_relations).sum()),
+        loops=int((s == o).sum()),
+        entities=int(entities.sum()),
+        relations=int(relations.sum()),
+        new_entities=int((entities & ~old_entities).sum()),
+        new_relations=int((relations & ~old_relations).sum()),
+        unseen_entity=int((~(old_entities[s] & old_entities[o])).sum()),
+        unseen_relation=int((~old_relations[r]).sum()),
     )

@@ -43,8 +43,8 @@ def _leaks(audit: Plain) -> Iterator[Finding]:
         if leaks["linked"]:
             yield Finding(
                 "links",
-                f"Training links the two entities of {_share(leaks['linked'], leaks['triples'])} more {name} "
-                "triples, in one direction or the other.",
+                f"Training links the two entities of {_share(leaks['linked'], leaks['triples'])} {name} "
+                "triples that no rule answers, in one direction or the other.",
                 "No rule makes these certain, but they favour a model that merely remembers who is linked.",
             )
 

@@ -128,7 +128,7 @@ def find_leaks(train: Pairs, held: Ids, rules: Rules, n_relations: int, examples
 
 def _known(relation: Ids, end: Ids, asked: Ids, r: Ids, n_entities: int) -> Flags:
     """Say of each held-out triple whether its relation has the entity at this end in training."""
-    has = np.unique(relation.astype(np.int64) * n_entities + end)
+    has = np.sort(relation.astype(np.int64) * n_entities + end)
     return member(r.astype(np.int64) * n_entities + asked, has)
 
 
