@@ -132,12 +132,13 @@ class Factors:
         return np.where(rows[at] == entities, at + own.start, -1)
 
     def own_intercepts(self, side: int) -> NDArray[Any]:
-        """Hand on δb by row of Δ, or none; a view that ranks both sides has its own intercepts for each."""
+        """Hand on δb by row of Δ, or none; a view that ranks both sides has those of subjects beside it."""
         return self.delta_b if self.reciprocal or side == 0 else self.subject_b
 
-    def count_weights(self, views: Any, side: int) -> Any:
-        """Hand on β of views for a side; where one view ranks both, β of subjects follow those of objects."""
-        return self.beta[views + (len(self.w) if side and len(self.beta) > len(self.w) else 0)]
+    def own_betas(self, relations: Any, side: int) -> Any:
+        """Hand on β for this side of the relations, of factors that have any."""
+        two = side == 1 and not self.reciprocal and len(self.beta) > len(self.w)
+        return self.beta[relations + len(self.w) if two else self.seen(relations, side)]
 
     def pair_scores(
         self, relation: int, subjects: NDArray[np.int32], objects: NDArray[np.int32]
@@ -209,7 +210,7 @@ class Factors:
         if len(self.b):
             scores += self.b[:, side]
         if len(self.beta):
-            scores += self.count_weights(seen, side) * self.log_share[:, side]
+            scores += self.own_betas(relation, side) * self.log_share[:, side]
         if len(rows) and self.delta.shape[1]:
             scores[:, rows] += q @ self.delta[own].T
         if len(rows) and len(own_b):

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consmrf.evaluation.counting import FINITE, GROUP, correction, count, settle
-from consmrf.evaluation.products import ROWS, lanes, padded, product
+from consmrf.evaluation.counting import FINITE, count, settle
+from consmrf.evaluation.products import ROWS, correction, lanes, padded, product
 from consmrf.evaluation.queries import SIDES, Longs, Queries, not_finite, runs
 from consmrf.predictors import Factors
 
@@ -159,6 +159,7 @@ class _Ranking:
         q = laid.q[: padded(len(tile.rows), ROWS)]
         scores = np.empty((len(q), self._width), z.dtype)
         panel = np.empty((z.shape[1], self._lanes), z.dtype)
+        room = panel, np.empty((len(laid.q), self._lanes), z.dtype)
         view = np.empty((self._width if tile.view is not None else 0, z.shape[1]), z.dtype)
         for begin in range(first, last, self._width):
             end = min(begin + self._width, last)
@@ -166,7 +167,8 @@ class _Ranking:
             self._multiply(q, rows, panel, scores)
             if len(own):
                 pitch = self._pitch if tile.view is None else 0
-                self._correct(scores, begin, laid.q, own, self._own_entities, self._delta, pitch, self._own_b)
+                departed = self._own_entities, self._delta, pitch, self._own_b
+                self._correct(scores, begin, laid.q, own, departed, room)
             strange = settle(
                 scores, begin, end - begin, self._b, self._log_share, laid.beta, asked.known, passed
             )
@@ -223,22 +225,23 @@ class _Ranking:
         factors, asked = self._factors, self._asked
         relation = asked.relation[tile.rows].astype(np.int64)
         seen = factors.seen(relation, self._side)
-        q = np.zeros((padded(len(seen), ROWS) + GROUP, factors.z.shape[1]), factors.z.dtype)
+        q = np.zeros((padded(len(seen), ROWS) + ROWS, factors.z.shape[1]), factors.z.dtype)
         q[: len(seen)] = factors.queries(relation, asked.given[tile.rows], self._side)
         beta = np.zeros(len(seen), self._log_share.dtype)
         if len(factors.beta):
-            beta = factors.count_weights(seen, self._side)
+            beta = factors.own_betas(relation, self._side)
         answers, indptr = _spread(asked.indptr[tile.rows], asked.indptr[tile.rows + 1])
         query = np.repeat(np.arange(len(seen)), np.diff(indptr))
         low, high = np.empty((2, len(answers)), q.dtype)
         for i in range(0, len(answers), _ANSWERS):
             part = slice(i, i + _ANSWERS)
-            score, reach = self._scored(q[query[part]], seen[query[part]], asked.answers[answers[part]])
+            of = query[part]
+            score, reach = self._scored(q[of], seen[of], beta[of], asked.answers[answers[part]])
             low[part], high[part] = score - reach, score + reach
         return _Laid(tile, seen, q, beta, indptr, answers, low, high)
 
     def _scored(
-        self, q: NDArray[Any], seen: Longs, answers: NDArray[np.int32]
+        self, q: NDArray[Any], seen: Longs, beta: NDArray[Any], answers: NDArray[np.int32]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Hand on the score of each answer, and how far from it a score is still the same."""
         factors, side = self._factors, self._side
@@ -254,7 +257,7 @@ class _Ranking:
         if len(factors.b):
             terms.append(factors.b[answers, side].astype(np.float64)[:, None])
         if len(factors.beta):
-            counted = factors.count_weights(seen, side).astype(np.float64) * factors.log_share[answers, side]
+            counted = beta.astype(np.float64) * factors.log_share[answers, side]
             terms.append(counted[:, None])
         if len(self._own_b):
             terms.append(np.zeros((len(q), 1)))
