@@ -277,6 +277,31 @@ def test_memory_stays_under_the_limit():
     assert peak < limit << 20
 
 
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("reciprocal", [False, True])
+def test_wanted_scores_are_those_of_dense_views(side, reciprocal):
+    n = 1500  # more than are gathered at once
+    factors = make_factors(11, "complex", np.float64, reciprocal, n=n)
+    test = random_triples(60, n)
+    asked = queries(test, [], SIDES[side], n)
+    rng = np.random.default_rng(0)
+    wanted = [rng.permutation(n)[:size] for size in rng.choice([0, 1, 7, n], len(asked))]
+    runs = [
+        dict(
+            tiles.score_wanted(
+                *(factors, asked, wanted.__getitem__, n), memory_mib=memory, threads=threads, labels=()
+            )
+        )
+        for memory, threads in ((512, 3), (1, 1))
+    ]
+    assert sorted(runs[0]) == list(range(len(asked)))
+    tables = {r: dense_scores(factors, r, side) for r in set(test[:, 1].tolist())}
+    for query, scores in runs[0].items():
+        np.testing.assert_array_equal(runs[1][query], scores)
+        exact = tables[int(asked.relation[query])][asked.given[query]][wanted[query]]
+        np.testing.assert_allclose(scores, exact, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("side", SIDES)
 def test_popularity_is_counted_as_its_rows_of_scores_are(side):
     known, test = random_triples(500, 40), random_triples(300, 40, 1)

@@ -24,7 +24,7 @@ from consmrf.evaluation.ranking import (
 )
 from consmrf.evaluation.relations import RAW_HIT, RelationsRanked, rank_relations, raw_hits
 from consmrf.evaluation.result import Evaluation, Measured, Ranks, summarise
-from consmrf.evaluation.sampled import LIST_METRICS, rank_drawn, rank_sampled
+from consmrf.evaluation.sampled import LIST_METRICS, rank_sampled
 from consmrf.evaluation.strata import stratified
 from consmrf.graph.triples import Encoded, Graph, check_graphs
 from consmrf.graph.vocabulary import Vocabulary
@@ -185,7 +185,8 @@ def _ranked(model: Evaluable, asked: _Asked, side: str) -> Counted:
     wanted = queries(asked.triples, asked.known, side, len(seen.entities))
     if options.auc_candidates is None:
         return rank(model, wanted, options.memory_mib, seen.relations, options.threads)
-    return rank_drawn(model, wanted, options, seen.relations)
+    drawn = options.auc_candidates, options.seed, options.memory_mib, seen.relations, options.threads
+    return rank_sampled(model, wanted, *drawn).counted
 
 
 def _honest(measured: Measured, options: EvaluationOptions) -> Measured:
@@ -254,9 +255,8 @@ def _last(counted: Counted, triples: Ids, sizes: tuple[int, int], candidates: in
 def _paper(model: Evaluable, asked: _Asked) -> _Found:
     vocabulary, options, triples = model.vocabulary, asked.options, asked.triples
     pairs = queries(triples, asked.known, "objects", len(vocabulary.entities))
-    found = rank_sampled(
-        model, pairs, options.candidates, options.seed, options.memory_mib, vocabulary.relations
-    )
+    drawn = options.candidates, options.seed, options.memory_mib, vocabulary.relations, options.threads
+    found = rank_sampled(model, pairs, *drawn)
     left_out = int((~found.scored).sum())
     if not len(found.values):
         raise InputError(

@@ -25,7 +25,7 @@ from consmrf.evaluation.products import ROWS, correction, lanes, padded, product
 from consmrf.evaluation.queries import SIDES, Longs, Queries, not_finite, runs
 from consmrf.predictors import Factors
 
-__all__ = ["HEIGHT", "count_among", "count_answers", "workers"]
+__all__ = ["HEIGHT", "count_answers", "score_wanted", "workers"]
 
 # Queries of one tile: so many that laying out the candidates for them is a small part of the work.
 HEIGHT = 40 * ROWS
@@ -34,9 +34,12 @@ _TILE_BYTES = 240 << 10
 # What a worker holds besides: its queries in the factors' floats and in double, the rows of a view, products.
 _WORKER_BYTES = 8 << 20
 # From this share of the entities on, a relation's queries meet its view instead of Z and corrections.
-_OWN_FROM = 1 / 8
+_OWN_FROM = 1 / 4
 # Answers whose scores are summed at once.
 _ANSWERS = 256
+# Wanted entities whose rows are gathered at once, and bytes of a score that waits to be taken.
+_TOGETHER = 1024
+_WANTED_BYTES = 32
 # Pieces of work for each worker, where there are entities enough.
 _PIECES = 4
 
@@ -89,25 +92,30 @@ def count_answers(
     return better, reaching - better
 
 
-def count_among(
+def score_wanted(
     factors: Factors,
     asked: Queries,
-    drawn: Callable[[int], Longs],
+    wanted: Callable[[int], Longs],
+    most: int,
     *,
+    memory_mib: int,
     threads: int,
     labels: Sequence[str],
-) -> Longs:
-    """Hand on [answers, 2]: how many of the candidates drawn for its query are above, and at least equal."""
+) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Yield each query with the scores of the entities wanted for it, `most` at the most."""
     ranking = _Ranking(factors, asked, labels)
-    counts = np.zeros((len(asked.answers), 2), np.int64)
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="consmrf-rank")
+    n = workers(threads, memory_mib)
+    height = max(1, min(HEIGHT, (memory_mib << 20) // (_WANTED_BYTES * n * max(most, 1))))
+    pool = ThreadPoolExecutor(n, thread_name_prefix="consmrf-rank")
     try:
-        tiles = [tile for tile, _, _ in ranking.pieces(1)]
-        for answers, found in pool.map(partial(ranking.count_drawn, drawn=drawn), tiles):
-            counts[answers] = found
+        tiles = list(ranking.tiles(height))
+        for i in range(0, len(tiles), n):  # no more than a tile for each worker waits to be taken
+            together = tiles[i : i + n]
+            scored = pool.map(partial(ranking.score, wanted=wanted), together)
+            for tile, found in zip(together, scored, strict=True):
+                yield from zip(tile.rows.tolist(), found, strict=True)
     finally:
         pool.shutdown(cancel_futures=True)
-    return counts
 
 
 class _Ranking:
@@ -130,14 +138,15 @@ class _Ranking:
 
     def pieces(self, n: int) -> Iterator[tuple[_Tile, int, int]]:
         """Yield each tile with a range of candidates: all, or parts where tiles are few for n workers."""
-        tiles = list(self._tiles())
+        tiles = list(self.tiles(HEIGHT))
         parts = ceil(_PIECES * n / len(tiles)) if n > 1 else 1
         step = self._width * ceil(self._asked.n_entities / (self._width * parts))
         for tile in tiles:
             for first in range(0, self._asked.n_entities, step):
                 yield tile, first, min(first + step, self._asked.n_entities)
 
-    def _tiles(self) -> Iterator[_Tile]:
+    def tiles(self, height: int) -> Iterator[_Tile]:
+        """Yield tiles of at most `height` queries."""
         seen = self._factors.seen(self._asked.relation.astype(np.int64), self._side)
         rows = np.diff(self._factors.delta_indptr)
         apart = rows[seen] >= self._least
@@ -146,8 +155,8 @@ class _Ranking:
             if apart[begin]:
                 meeting.append((np.arange(begin, end), int(seen[begin])))
         for queries, view in meeting:
-            for first in range(0, len(queries), HEIGHT):
-                yield _Tile(queries[first : first + HEIGHT], view)
+            for first in range(0, len(queries), height):
+                yield _Tile(queries[first : first + height], view)
 
     def count(self, tile: _Tile, first: int, last: int) -> tuple[Longs, Longs]:
         """Hand on the places of the tile's answers, and how many candidates are above, and at least equal."""
@@ -177,29 +186,30 @@ class _Ranking:
             count(scores, laid.indptr, laid.low, laid.high, counts)
         return laid.answers, counts
 
-    def count_drawn(self, tile: _Tile, drawn: Callable[[int], Longs]) -> tuple[Longs, Longs]:
-        """Hand on the same as `count`, among the candidates drawn for each query."""
-        laid, factors = self._laid(tile), self._factors
-        counts = np.zeros((len(laid.answers), 2), np.int64)
+    def score(self, tile: _Tile, wanted: Callable[[int], Longs]) -> list[NDArray[Any]]:
+        """Hand on the scores of the entities wanted for each query of a tile."""
+        factors, found = self._factors, []
+        seen, q, beta = self._asking(tile)
         panel = np.empty((factors.z.shape[1], self._lanes), factors.z.dtype)
+        scores = np.empty((ROWS, padded(_TOGETHER, self._lanes)), factors.z.dtype)
         for i, query in enumerate(tile.rows.tolist()):
-            candidates, view = drawn(query).astype(np.int32), int(laid.seen[i])
-            scores = np.empty((ROWS, padded(len(candidates), self._lanes)), factors.z.dtype)
-            q = np.repeat(laid.q[i : i + 1], ROWS, axis=0)
-            self._multiply(q, factors.rows(view, candidates), panel, scores)
-            row = scores[0, : len(candidates)]
+            entities, view = wanted(query).astype(np.int32), int(seen[i])
+            row = np.empty(len(entities), factors.z.dtype)
+            for first in range(0, len(entities), scores.shape[1]):
+                part = entities[first : first + scores.shape[1]]
+                self._multiply(q[i : i + 1].repeat(ROWS, axis=0), factors.rows(view, part), panel, scores)
+                row[first : first + len(part)] = scores[0, : len(part)]
             if len(self._b):
-                row += self._b[candidates]
+                row += self._b[entities]
             if len(self._log_share):
-                row += laid.beta[i] * self._log_share[candidates]
+                row += beta[i] * self._log_share[entities]
             if len(self._own_b):
-                at = factors.departed(view, candidates)
+                at = factors.departed(view, entities)
                 row[at >= 0] += self._own_b[at[at >= 0]]
             if not np.isfinite(row).all():
                 raise not_finite(self._asked, query, self._labels)
-            for answer in range(laid.indptr[i], laid.indptr[i + 1]):
-                counts[answer] = (row > laid.high[answer]).sum(), (row >= laid.low[answer]).sum()
-        return laid.answers, counts
+            found.append(row)
+        return found
 
     def _rows(self, view: NDArray[Any], number: int, begin: int, end: int) -> NDArray[Any]:
         """Lay the rows of a view in `view`: Z, and Δ where the relation has rows."""
@@ -221,7 +231,8 @@ class _Ranking:
                     found.append((begin, end, low, own.stop))
         return np.array(found, np.int64).reshape(-1, 4)
 
-    def _laid(self, tile: _Tile) -> _Laid:
+    def _asking(self, tile: _Tile) -> tuple[Longs, NDArray[Any], NDArray[Any]]:
+        """Hand on the views of a tile's queries, q, and β."""
         factors, asked = self._factors, self._asked
         relation = asked.relation[tile.rows].astype(np.int64)
         seen = factors.seen(relation, self._side)
@@ -230,6 +241,11 @@ class _Ranking:
         beta = np.zeros(len(seen), self._log_share.dtype)
         if len(factors.beta):
             beta = factors.own_betas(relation, self._side)
+        return seen, q, beta
+
+    def _laid(self, tile: _Tile) -> _Laid:
+        asked = self._asked
+        seen, q, beta = self._asking(tile)
         answers, indptr = _spread(asked.indptr[tile.rows], asked.indptr[tile.rows + 1])
         query = np.repeat(np.arange(len(seen)), np.diff(indptr))
         low, high = np.empty((2, len(answers)), q.dtype)
