@@ -257,10 +257,14 @@ def test_scores_that_are_not_finite_have_no_rank(bad, side):
         spoilt = array.copy()
         spoilt[-1, 2] = bad
         broken = replace(factors, **{"z" if array is factors.z else "delta": spoilt})
-        # the last row of Δ is of the last view, that of relation 4
-        asked = queries(np.array([[3, 4, 5]], np.int32), [], side, 60)
-        with pytest.raises(InputError, match=rf"scores of {side} for relation 'likes' are not all finite"):
-            rank(broken, asked, labels=["a", "b", "c", "d", "likes"])
+        entity = int(factors.delta_rows[-1]) if array is factors.delta else 59
+        for triple in ([3, 4, 5], [entity, 4, 5], [5, 4, entity], [entity, 4, entity]):
+            # the last row of Δ is of the last view, that of relation 4
+            asked = queries(np.array([triple], np.int32), [], side, 60)
+            with pytest.raises(
+                InputError, match=rf"scores of {side} for relation 'likes' are not all finite"
+            ):
+                rank(broken, asked, labels=["a", "b", "c", "d", "likes"])
 
 
 def test_memory_stays_under_the_limit():

@@ -231,6 +231,7 @@ class _Ranking:
                     found.append((begin, end, low, own.stop))
         return np.array(found, np.int64).reshape(-1, 4)
 
+    @np.errstate(over="ignore", invalid="ignore")  # scores that are not finite are found, and named, later
     def _asking(self, tile: _Tile) -> tuple[Longs, NDArray[Any], NDArray[Any]]:
         """Hand on the views of a tile's queries, q, and β."""
         factors, asked = self._factors, self._asked
@@ -252,14 +253,15 @@ class _Ranking:
         for i in range(0, len(answers), _ANSWERS):
             part = slice(i, i + _ANSWERS)
             of = query[part]
-            score, reach = self._scored(q[of], seen[of], beta[of], asked.answers[answers[part]])
-            low[part], high[part] = score - reach, score + reach
+            same = self._scored(q[of], seen[of], beta[of], asked.answers[answers[part]])
+            low[part], high[part] = same
         return _Laid(tile, seen, q, beta, indptr, answers, low, high)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _scored(
         self, q: NDArray[Any], seen: Longs, beta: NDArray[Any], answers: NDArray[np.int32]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Hand on the score of each answer, and how far from it a score is still the same."""
+    ) -> NDArray[Any]:
+        """Hand on the least and the greatest score [2, n] that is the same as that of each answer."""
         factors, side = self._factors, self._side
         at = np.empty(len(answers), np.int64)
         for begin, end in runs(seen):
@@ -280,7 +282,8 @@ class _Ranking:
             terms[-1][own, 0] = self._own_b[at[own]]
         score = np.sum([term.sum(axis=1) for term in terms], axis=0)
         size = np.sum([np.abs(term).sum(axis=1) for term in terms], axis=0)
-        return score, np.sqrt(q.shape[1]) * np.finfo(factors.z.dtype).eps * size
+        reach = np.sqrt(q.shape[1]) * np.finfo(factors.z.dtype).eps * size
+        return np.stack([score - reach, score + reach]).astype(factors.z.dtype)
 
 
 def _pitched(rows: NDArray[Any]) -> tuple[NDArray[Any], int]:
