@@ -106,8 +106,8 @@ def cardinalities(relations: Plain, name: str) -> str:
             xlabel="objects per subject (mean)",
             ylabel="subjects per object (mean)",
         )
-        axis.set_xlim(left=0.6, right=max(4.0, axis.get_xlim()[1]))
-        axis.set_ylim(bottom=0.6, top=max(4.0, axis.get_ylim()[1]))
+        axis.set_xlim(left=0.6, right=max(12.0, axis.get_xlim()[1]))
+        axis.set_ylim(bottom=0.6, top=max(12.0, axis.get_ylim()[1]))
         for category, place, across, up in (
             ("1-1", (0.01, 0.01), "left", "bottom"),
             ("1-n", (0.99, 0.01), "right", "bottom"),
