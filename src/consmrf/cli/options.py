@@ -13,9 +13,11 @@ from consmrf.config import PRESETS, Config
 from consmrf.errors import SettingError
 
 if TYPE_CHECKING:
+    from consmrf.evaluation.comparison import ComparisonOptions
+    from consmrf.evaluation.options import EvaluationOptions
     from consmrf.graph.triples import Graph
 
-__all__ = ["Ranking", "Reading", "Settings", "described", "flag", "whole"]
+__all__ = ["Comparing", "Ranking", "Reading", "Settings", "described", "flag", "whole"]
 
 
 def described(words: str) -> Parameter:
@@ -156,9 +158,62 @@ class Ranking:
 
     protocol: Annotated[str, described("full: filtered, all entities; paper: sampled objects")] = "full"
     candidates: Annotated[int, whole("paper protocol: objects drawn per (relation, subject)")] = 1000
-    sides: Annotated[str, described("full protocol: both, objects, subjects")] = "both"
+    sides: Annotated[
+        list[str] | None,
+        Parameter(
+            help="full protocol: what is ranked: objects, subjects, both (the default), relations",
+            consume_multiple=True,
+            negative_iterable="",
+        ),
+    ] = None
+    unseen: Annotated[
+        str, described("full protocol: triples with an unseen label: leave-out, or worst (ranked last)")
+    ] = "leave-out"
     memory: Annotated[int, whole("MiB for scores")] = 512
+    threads: Annotated[int | None, whole("default: one per core; the same figures for any number")] = None
     seed: Annotated[int, whole("of drawn objects and of the intervals' resampling")] = 0
-    relations: Annotated[bool, flag("show every relation, not the largest and the worst")] = False
+    intervals: Annotated[str, described("bootstrap, or analytic (Student's)")] = "bootstrap"
+    relations: Annotated[bool, flag("show every relation, not the largest and the worst, and groups")] = False
     json: Annotated[Path | None, described("write the figures here, as plain numbers")] = None
     ranks: Annotated[Path | None, described("write every rank here, as Parquet")] = None
+    html: Annotated[Path | None, described("write a report with pictures here, one page by itself")] = None
+
+    def options(self) -> EvaluationOptions:
+        """Hand on what is asked of the evaluation."""
+        from consmrf.evaluation.options import EvaluationOptions
+
+        ends = [side for word in self.sides or ["both"] for side in _SIDES.get(word, (word,))]
+        return EvaluationOptions(
+            candidates=self.candidates,
+            sides=tuple(dict.fromkeys(ends)),
+            unseen=self.unseen,
+            memory_mib=self.memory,
+            threads=self.threads,
+            seed=self.seed,
+            intervals=self.intervals,
+        )
+
+
+_SIDES = {"both": ("objects", "subjects")}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Comparing:
+    """How two files of ranks are compared, and where the figures go."""
+
+    metric: Annotated[str, described("what relations are compared by: mrr, hits@10, auc, ap, …")] = "mrr"
+    repeats: Annotated[int, whole("sign flips, and resamples of the intervals")] = 10_000
+    confidence: Annotated[float, described("of the intervals")] = 0.95
+    seed: Annotated[int, whole("of flips and resamples")] = 0
+    relations: Annotated[bool, flag("show every relation, not the surest differences")] = False
+    json: Annotated[Path | None, described("write the figures here, as plain numbers")] = None
+    html: Annotated[Path | None, described("write a report with pictures here, one page by itself")] = None
+
+    def options(self) -> ComparisonOptions:
+        """Hand on what is asked of the comparison."""
+        from consmrf.evaluation.comparison import ComparisonOptions
+
+        return ComparisonOptions(
+            metric=self.metric, repeats=self.repeats, confidence=self.confidence, seed=self.seed
+        )
