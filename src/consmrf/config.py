@@ -63,9 +63,7 @@ class Config:
     solver: str = "wave"  # wave: ours; paper: Algorithms 1 and 2 as printed
     scorer: str = _DEFAULT  # the form of W_r: identity (CMF), diagonal (CD/PARAFAC), complex, full (RESCAL)
     loss: str = _DEFAULT  # L_r: softmax, bpr, logistic or squared / bpr
-    losses: Mapping[str, str] | tuple[tuple[str, str], ...] | None = (
-        None  # L_r of relations that have another
-    )
+    losses: Mapping[str, str] | tuple[tuple[str, str], ...] | None = None  # L_r where it is another
     dim: int = 50  # k
     learning_rate: float = _DEFAULT  # η, the step of AdaGrad: 0.1 / 0.5
     regulariser: str = _DEFAULT  # Ω: n3 or l2 / l2
