@@ -22,6 +22,7 @@ PUBLIC = {
     "config": {"PRESETS", "Config"},
     "consensus.solve": {"Info", "Round", "Status"},
     "errors": set(errors.__all__),
+    "evaluation.audit.audit": {"Audit", "AuditOptions", "Cleaned", "audit", "without_leaks"},
     "evaluation.comparison": {"Comparison", "ComparisonOptions", "compare"},
     "evaluation.saved_ranks": {"read_ranks"},
     "evaluation.protocol": {"Evaluation", "EvaluationOptions", "evaluate"},

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         SettingError,
         UnknownLabelError,
     )
+    from consmrf.evaluation.audit.audit import Audit, AuditOptions, Cleaned, audit, without_leaks
     from consmrf.evaluation.comparison import Comparison, ComparisonOptions, compare
     from consmrf.evaluation.protocol import Evaluation, EvaluationOptions, evaluate
     from consmrf.evaluation.saved_ranks import read_ranks
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 __all__ = [
     "PRESETS",
     "Answer",
+    "Audit",
+    "AuditOptions",
+    "Cleaned",
     "Comparison",
     "ComparisonOptions",
     "Config",
@@ -59,6 +63,7 @@ __all__ = [
     "UnknownLabelError",
     "Vocabulary",
     "__version__",
+    "audit",
     "compare",
     "estimate_memory",
     "evaluate",
@@ -67,6 +72,7 @@ __all__ = [
     "read_ranks",
     "read_triples",
     "split",
+    "without_leaks",
     "write_triples",
 ]
 
@@ -79,6 +85,7 @@ _HOME = {
             "ConsmrfError DataError DivergedError InputError "
             "ModelFileError OutputError SettingError UnknownLabelError"
         ),
+        "evaluation.audit.audit": "Audit AuditOptions Cleaned audit without_leaks",
         "evaluation.comparison": "Comparison ComparisonOptions compare",
         "evaluation.protocol": "Evaluation EvaluationOptions evaluate",
         "evaluation.saved_ranks": "read_ranks",

@@ -95,7 +95,7 @@ def _rounds(
     skipped = sum(problem.skipped for problem in problems)
     _check_learnable(graph, len(graph) - skipped)
     score = _validation(graph, valid, config)
-    validate = None if score is None else (lambda views: score(factors(views, config)))
+    validate = None if score is None else (lambda views: score.measure(factors(views, config)))
     state = initial_state(partitions, n_entities, config)
     setup = time.perf_counter() - begun
     with Threads(problems, n_entities, config) as engine:
@@ -128,7 +128,7 @@ def _waves(
     _check_learnable(graph, _counting(layout))
     score = _validation(graph, valid, config, targets)
     predicting = _predicting(layout, graph, config)
-    validate = None if score is None else (lambda views: score(predicting(views)))
+    validate = None if score is None else (lambda views: score.measure(predicting(views)))
     first = _first_stage(config)
     state = initial_wave(layout, first)
     with Waves(layout, state, config) as engine:
@@ -286,7 +286,9 @@ def _validation(
             f"nothing to validate on: none of the {len(valid)} validation triples has labels that all occur "
             "in the training triples; check that both files name things alike, or fit without validation"
         )
-    return ValidationScore(triples, graph.triples, len(graph.vocabulary.entities), seed=config.seed)
+    return ValidationScore(
+        *(triples, graph.triples, len(graph.vocabulary.entities)), seed=config.seed, threads=config.threads
+    )
 
 
 def factors(views: Views, config: Config) -> Factors:

@@ -86,29 +86,72 @@ class Factors:
         return len(self.z), len(self.w) // (2 if self.reciprocal else 1)
 
     def object_scores(self, relation: int, subjects: NDArray[np.int32]) -> NDArray[np.float32]:
-        q = queries(SCORERS[self.scorer], self._rows(relation, subjects), self.w[relation])
-        return self._times_view(q, relation, side=0)
+        return self._times_view(self.queries(np.full(len(subjects), relation), subjects, 0), relation, 0)
 
     def subject_scores(self, relation: int, objects: NDArray[np.int32]) -> NDArray[np.float32]:
-        if self.reciprocal:
-            turned = self.shape[1] + relation
-            q = queries(SCORERS[self.scorer], self._rows(turned, objects), self.w[turned])
-            return self._times_view(q, turned, side=1)
-        p = transposed_queries(SCORERS[self.scorer], self._rows(relation, objects), self.w[relation])
-        return self._times_view(p, relation, side=1)
+        return self._times_view(self.queries(np.full(len(objects), relation), objects, 1), relation, 1)
+
+    def queries(self, relations: NDArray[Any], given: NDArray[np.int32], side: int) -> NDArray[Any]:
+        """Hand on q [n, k], so that a candidate e scores q · a_e + b_e as object (side 0) or subject (1).
+
+        A row of q has the same bits whatever rows are asked for beside it.
+        """
+        seen = self.seen(relations, side)
+        form, ask = SCORERS[self.scorer], transposed_queries if side and not self.reciprocal else queries
+        starts = np.flatnonzero(np.diff(seen, prepend=-1)).tolist()
+        a, q = np.empty((2, len(given), self.z.shape[1]), self.z.dtype)
+        for begin, end in pairwise([*starts, len(seen)]):
+            a[begin:end] = self.rows(int(seen[begin]), given[begin:end])
+            if form.name == "full":
+                q[begin:end] = ask(form, a[begin:end], self.w[seen[begin]])
+        return q if form.name == "full" else np.ascontiguousarray(ask(form, a, self.w[seen].T), q.dtype)
+
+    def seen(self, relations: Any, side: int) -> Any:
+        """Hand on the numbers of the views and weights that rank this side of the relations."""
+        return relations + self.shape[1] if side and self.reciprocal else relations
+
+    def own(self, view: int) -> slice:
+        """Hand on where a view's rows of Δ stand."""
+        return slice(int(self.delta_indptr[view]), int(self.delta_indptr[view + 1]))
+
+    def rows(self, view: int, entities: NDArray[np.int32]) -> NDArray[Any]:
+        """Hand on these entities' rows of a view, without the rest of it."""
+        a: NDArray[Any] = self.z[entities]
+        if self.delta.shape[1]:
+            at = self.departed(view, entities)
+            a[at >= 0] += self.delta[at[at >= 0]]
+        return a
+
+    def departed(self, view: int, entities: NDArray[np.int32]) -> NDArray[np.intp]:
+        """Hand on the row of Δ that each entity has in this view, or −1."""
+        own = self.own(view)
+        rows = self.delta_rows[own]
+        if not len(rows):
+            return np.full(len(entities), -1)
+        at = np.minimum(np.searchsorted(rows, entities), len(rows) - 1)
+        return np.where(rows[at] == entities, at + own.start, -1)
+
+    def own_intercepts(self, side: int) -> NDArray[Any]:
+        """Hand on δb by row of Δ, or none; a view that ranks both sides has those of subjects beside it."""
+        return self.delta_b if self.reciprocal or side == 0 else self.subject_b
+
+    def own_betas(self, relations: Any, side: int) -> Any:
+        """Hand on β for this side of the relations, of factors that have any."""
+        two = side == 1 and not self.reciprocal and len(self.beta) > len(self.w)
+        return self.beta[relations + len(self.w) if two else self.seen(relations, side)]
 
     def pair_scores(
         self, relation: int, subjects: NDArray[np.int32], objects: NDArray[np.int32]
     ) -> NDArray[np.float32]:
-        q = queries(SCORERS[self.scorer], self._rows(relation, subjects), self.w[relation])
-        scores: NDArray[Any] = np.einsum("nk,nk->n", q, self._rows(relation, objects))
+        q = self.queries(np.full(len(subjects), relation), subjects, 0)
+        scores: NDArray[Any] = np.einsum("nk,nk->n", q, self.rows(relation, objects))
         if len(self.b):
             scores = scores + self.b[objects, 0]
         if len(self.beta):
             scores = scores + self.beta[relation] * self.log_share[objects, 0]
         if len(self.delta_b):
-            at, found = self._found(relation, objects)
-            scores[found] += self.delta_b[self._own(relation)][at]
+            at = self.departed(relation, objects)
+            scores[at >= 0] += self.delta_b[at[at >= 0]]
         return scores.astype(np.float32, copy=False)
 
     def relation_scores(self, subjects: NDArray[np.int32], objects: NDArray[np.int32]) -> NDArray[np.float32]:
@@ -144,7 +187,7 @@ class Factors:
         """Hand on the dense A_r [E, k]."""
         a = self.z.copy()
         if self.delta.shape[1]:
-            own = self._own(relation)
+            own = self.own(relation)
             a[self.delta_rows[own]] += self.delta[own]
         return a
 
@@ -153,52 +196,25 @@ class Factors:
         told = np.zeros(len(self.delta_indptr) - 1)
         if self.delta.shape[1]:
             for r in range(len(told)):
-                own = self._own(r)
+                own = self.own(r)
                 beside = float(np.linalg.norm(self.z[self.delta_rows[own]]))
                 told[r] = float(np.linalg.norm(self.delta[own])) / beside if beside else 0.0
         return told
 
-    def _own(self, relation: int) -> slice:
-        return slice(int(self.delta_indptr[relation]), int(self.delta_indptr[relation + 1]))
-
-    def _rows(self, relation: int, entities: NDArray[np.int32]) -> NDArray[Any]:
-        """Hand on these entities' rows of A_r, without the rest of it."""
-        a: NDArray[Any] = self.z[entities]
-        if self.delta.shape[1]:
-            at, found = self._found(relation, entities)
-            a[found] += self.delta[self._own(relation)][at]
-        return a
-
-    def _found(
-        self, relation: int, entities: NDArray[np.int32]
-    ) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        """Hand on which entities have rows of the relation's own, and those rows' places among them."""
-        rows = self.delta_rows[self._own(relation)]
-        if not len(rows):
-            return np.empty(0, np.intp), np.zeros(len(entities), bool)
-        at = np.minimum(np.searchsorted(rows, entities), len(rows) - 1)
-        found = rows[at] == entities
-        return at[found], found
-
     def _times_view(self, q: NDArray[Any], relation: int, side: int) -> NDArray[np.float32]:
-        """Hand on q A_rᵀ + b as q Zᵀ and a correction of Δ_r's columns: A_r is never built, Z never copied.
-
-        A view that ranks both sides has its own intercepts for each.
-        """
-        own = self._own(relation)
+        """Hand on q A_rᵀ + b as q Zᵀ and a correction of Δ_r's columns: A_r is not built, Z not copied."""
+        seen, own_b = self.seen(relation, side), self.own_intercepts(side)
+        own = self.own(seen)
         rows = self.delta_rows[own]
-        q = q.astype(self.z.dtype, copy=False)
         scores: NDArray[Any] = q @ self.z.T
         if len(self.b):
             scores += self.b[:, side]
         if len(self.beta):
-            at = relation + (len(self.w) if side == 1 and len(self.beta) > len(self.w) else 0)
-            scores += self.beta[at] * self.log_share[:, side]
+            scores += self.own_betas(relation, side) * self.log_share[:, side]
         if len(rows) and self.delta.shape[1]:
             scores[:, rows] += q @ self.delta[own].T
-        intercepts = self.delta_b if self.reciprocal or side == 0 else self.subject_b
-        if len(rows) and len(intercepts):
-            scores[:, rows] += intercepts[own]
+        if len(rows) and len(own_b):
+            scores[:, rows] += own_b[own]
         return scores.astype(np.float32, copy=False)
 
     def arrays(self) -> dict[str, NDArray[Any]]:

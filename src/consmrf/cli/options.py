@@ -170,6 +170,7 @@ class Ranking:
         str, described("full protocol: triples with an unseen label: leave-out, or worst (ranked last)")
     ] = "leave-out"
     memory: Annotated[int, whole("MiB for scores")] = 512
+    threads: Annotated[int | None, whole("default: one per core; the same figures for any number")] = None
     seed: Annotated[int, whole("of drawn objects and of the intervals' resampling")] = 0
     intervals: Annotated[str, described("bootstrap, or analytic (Student's)")] = "bootstrap"
     relations: Annotated[bool, flag("show every relation, not the largest and the worst, and groups")] = False
@@ -187,6 +188,7 @@ class Ranking:
             sides=tuple(dict.fromkeys(ends)),
             unseen=self.unseen,
             memory_mib=self.memory,
+            threads=self.threads,
             seed=self.seed,
             intervals=self.intervals,
         )

@@ -24,7 +24,8 @@ class EvaluationOptions:
     )
     sides: tuple[str, ...] = SIDES  # full protocol: which ends of a triple are ranked, and its relation
     unseen: str = "leave-out"  # full protocol: triples with a label never seen, or "worst": ranked last
-    memory_mib: int = 512  # for scores and their comparison; one row of scores is always allowed
+    memory_mib: int = 512  # for scores and their comparison; one tile or row of them is always allowed
+    threads: int | None = None  # that rank factors; None is one per core; the figures are the same for any
     seed: int = 0  # of the sampled objects and of the bootstrap
     intervals: str = "bootstrap"  # or "analytic": Student's, of a weighted mean
     bootstrap: int = 1000  # resamples; 0 leaves the intervals out
@@ -33,6 +34,8 @@ class EvaluationOptions:
     def __post_init__(self) -> None:
         for name, least, most in _WHOLE:
             value = getattr(self, name)
+            if name == "threads" and value is None:
+                continue
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
                 raise SettingError(f"{name} = {value!r}: must be a whole number from {least} to {most}")
         sides = tuple(self.sides) if isinstance(self.sides, tuple | list) else ()
@@ -50,6 +53,7 @@ class EvaluationOptions:
 _WHOLE = (
     ("candidates", 1, 2**31 - 1),
     ("memory_mib", 1, 2**31 - 1),
+    ("threads", 1, 2**31 - 1),
     ("seed", 0, 2**63 - 1),
     ("bootstrap", 0, 10**6),
 )

@@ -130,7 +130,11 @@ def _full(model: Evaluable, asked: _Asked) -> _Found:
     sizes = len(seen.entities), len(seen.relations)
     counted: dict[str, Counted] = {
         side: rank(
-            model, queries(asked.triples, asked.known, side, sizes[0]), options.memory_mib, seen.relations
+            model,
+            queries(asked.triples, asked.known, side, sizes[0]),
+            options.memory_mib,
+            seen.relations,
+            options.threads,
         )
         for side in options.sides
         if side in SIDES
