@@ -227,7 +227,7 @@ def test_the_page_is_whole_whatever_was_ranked(sides: tuple[str, ...], protocol:
 def test_the_page_of_a_comparison_is_whole() -> None:
     options = EvaluationOptions(bootstrap=0, sides=("objects", "subjects", "relations"))
     one, other = (evaluate(random_model(seed), TEST, options=options) for seed in (0, 1))
-    found = compare(one, other, names=(NASTY, "other"), options=ComparisonOptions(repeats=200))
+    found = compare(one, other, names=(NASTY, "other"), options=ComparisonOptions(flips=200))
     check_whole(comparison_page(found))
     for line, (better, worse) in (
         (moves(found, "first", "second")[0], ("first", "second")),
@@ -246,7 +246,7 @@ def test_tables_have_a_row_for_each_method_and_group() -> None:
     groups = sum(len(plain[name]) for name in ("categories", "relation_frequency", "answer_frequency"))
     assert len(grouped(methods).rows) == 2 * groups
     told = compare(
-        evaluate(MODEL, TEST), evaluate(MODEL, TEST), options=ComparisonOptions(repeats=100)
+        evaluate(MODEL, TEST), evaluate(MODEL, TEST), options=ComparisonOptions(flips=100)
     ).to_dict()
     rows = {row[0]: row[1:] for row in compared(told, "both").rows}
     assert rows["MRR"][2:] == ("0.000", "0.000 to 0.000", "1.000")

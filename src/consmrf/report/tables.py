@@ -211,8 +211,8 @@ def pairing(comparison: Mapping[str, Any]) -> str:
     return (
         f"{pairs['paired']:,} ranks are in both; {pairs['only_first']:,} only in {first}, "
         f"{pairs['only_second']:,} only in {second}.{other} Differences are {first} − {second}; intervals "
-        f"({options['confidence']:.0%}) by paired bootstrap over triples, p by {options['repeats']:,} sign "
-        "flips over triples, each metric by itself."
+        f"({options['confidence']:.0%}) by paired bootstrap over triples, of relations Student's; p by "
+        f"{options['flips']:,} sign flips over triples, each metric by itself."
     )
 
 
