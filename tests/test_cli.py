@@ -246,7 +246,7 @@ def test_sides_can_be_named_one_by_one(capsys, files, tmp_path):
         out = done(capsys, *asked, *words)
         told = json.loads((tmp_path / "e.json").read_text())
         assert views & told.keys() == expected
-        assert ("relations: model" in out) == ("relations" in words)
+        assert ("\nrelations: model" in out) == ("relations" in words)
         assert ("Hits@5%" in out) == ("relations" in words)
 
 
