@@ -185,7 +185,7 @@ def test_dots_say_their_values_and_leave_out_what_is_unknown() -> None:
     rows = [
         Row("kinds", {}),
         Row(NASTY, {"ours": Dot(0.25, 0.2, 0.3), "theirs": Dot(0.5)}, "1,234"),
-        Row("b" * 60, {"ours": Dot(-0.5, -0.7, -0.3)}),
+        Row("/a/long/path/to/something/far/down", {"ours": Dot(-0.5, -0.7, -0.3)}),
     ]
     text = dots(rows, "here", "MRR", zero=0.0)
     words = ElementTree.fromstring(text).attrib["aria-label"]
@@ -193,6 +193,7 @@ def test_dots_say_their_values_and_leave_out_what_is_unknown() -> None:
     assert words.count("theirs: 0.500") == 1
     assert "1,234" in text
     assert 'id="here-' in text
+    assert "/a/long/…omething/far/down<" in text
 
 
 def test_the_histogram_counts_every_rank_once() -> None:

@@ -64,7 +64,7 @@ def dots(rows: Sequence[Row], name: str, axis_title: str, zero: float | None = N
             said += [f"{shortened(rows[y].label)}, {method}: {dot.value:.3f}" for y, dot in places]
         if zero is not None:
             axis.axvline(zero, color=INK, linewidth=0.8, alpha=0.6)
-        axis.set_yticks(range(len(rows)), [shortened(row.label, 24) if row.dots else "" for row in rows])
+        axis.set_yticks(range(len(rows)), [_fitting(row.label) if row.dots else "" for row in rows])
         for y, row in enumerate(rows):
             if not row.dots:
                 axis.annotate(row.label, (0.01, y), xycoords=_ROWS, va="center", fontweight="bold")
@@ -170,6 +170,12 @@ def _narrow(height: float) -> tuple[Figure, Axes]:
     figure, (axis,) = axes(1, height)
     figure.set_size_inches(_WIDTH, height)
     return figure, axis
+
+
+def _fitting(label: str, most: int = 26) -> str:
+    """Hand on a label that fits beside an axis: its beginning and, for paths differ there, more of its end."""
+    label = printable(label)
+    return label if len(label) <= most else f"{label[: most // 3]}…{label[most // 3 + 1 - most :]}"
 
 
 def _legend(figure: Figure, axis: Axes) -> None:
