@@ -173,7 +173,7 @@ def _narrow(height: float) -> tuple[Figure, Axes]:
 
 
 def _fitting(label: str, most: int = 26) -> str:
-    """Hand on a label that fits beside an axis: its beginning and, for paths differ there, more of its end."""
+    """Hand on a label that fits beside an axis: its beginning, and more of its end, where paths differ."""
     label = printable(label)
     return label if len(label) <= most else f"{label[: most // 3]}…{label[most // 3 + 1 - most :]}"
 
