@@ -104,7 +104,7 @@ def _check(protocol: str, options: EvaluationOptions) -> None:
         )
     if protocol == "paper" and options.unseen != "leave-out":
         raise SettingError(
-            f"unseen = {options.unseen!r}: the paper protocol ranks the objects of a list together, and leaves "
+            f"unseen = {options.unseen!r}: the paper protocol ranks a list's objects together, and leaves "
             "out what the model has never seen"
         )
 
