@@ -135,7 +135,7 @@ HEAVY = "numba llvmlite polars matplotlib pyoxigraph rich cyclopts pandas pyarro
         ("import consmrf.errors, consmrf.config, consmrf.graph.triples", HEAVY),
         ("import consmrf.model", "numba llvmlite matplotlib cyclopts"),
         (
-            "import consmrf; consmrf.Model, consmrf.read_triples, consmrf.evaluate",
+            "import consmrf; consmrf.Model, consmrf.read_triples, consmrf.evaluate, consmrf.audit",
             "numba llvmlite matplotlib cyclopts",
         ),
     ],
