@@ -127,7 +127,8 @@ def figures(methods: Mapping[str, Figures]) -> Table:
 def further(methods: Mapping[str, Figures]) -> Table:
     """Tabulate the metrics adjusted for chance and those of queries with all their positives."""
     first = next(iter(methods.values()))
-    names = [name for name in _MORE if name in first[main_side(first)]]
+    leading = metrics(first)
+    names = [name for name in _MORE if name in first[main_side(first)] and name not in leading]
     rows = [
         (f"{title}: {method}", *(number(name, tree[side].get(name)) for name in names))
         for side, title in _SIDES.items()
