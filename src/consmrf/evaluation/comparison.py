@@ -256,6 +256,8 @@ def _by_relation(rows: _Rows, sums: _Sums, options: ComparisonOptions) -> dict[s
 
     There may be thousands of relations, many of them small: their intervals are Student's.
     """
+    least, greatest = limits(options.metric)
+    most = greatest - least  # no difference is larger
     parts = {label: sums.rows(own) for label, own in rows.relations.items() if sums.count[own].any()}
     p = np.full(len(parts), np.nan)
     for i, own in enumerate(parts.values()):
@@ -264,7 +266,7 @@ def _by_relation(rows: _Rows, sums: _Sums, options: ComparisonOptions) -> dict[s
             p[i] = sign_flip(own.first - own.second, _MOST, enough=_ENOUGH, seed=seed)[0]
     told = {}
     for (label, own), alone, corrected in zip(parts.items(), p.tolist(), holm(p).tolist(), strict=True):
-        span = weighted_intervals(own.first - own.second, own.weights, options.confidence)
+        span = weighted_intervals(own.first - own.second, own.weights, options.confidence).clip(-most, most)
         [values] = _means(own, span)
         count = int(own.count.sum())
         told[label] = OfRelation(**values, p=_number(alone), count=count, p_holm=_number(corrected))
