@@ -203,7 +203,8 @@ class Comparing:
     """How two files of ranks are compared, and where the figures go."""
 
     metric: Annotated[str, described("what relations are compared by: mrr, hits@10, auc, ap, …")] = "mrr"
-    repeats: Annotated[int, whole("sign flips, and resamples of the intervals")] = 10_000
+    flips: Annotated[int, whole("patterns of signs that p is read from")] = 10_000
+    resamples: Annotated[int, whole("of the intervals")] = 2000
     confidence: Annotated[float, described("of the intervals")] = 0.95
     seed: Annotated[int, whole("of flips and resamples")] = 0
     relations: Annotated[bool, flag("show every relation, not the surest differences")] = False
@@ -215,5 +216,9 @@ class Comparing:
         from consmrf.evaluation.comparison import ComparisonOptions
 
         return ComparisonOptions(
-            metric=self.metric, repeats=self.repeats, confidence=self.confidence, seed=self.seed
+            metric=self.metric,
+            flips=self.flips,
+            resamples=self.resamples,
+            confidence=self.confidence,
+            seed=self.seed,
         )
