@@ -23,7 +23,7 @@ def test_every_form_descends_the_gradient_of_its_objective():
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert int(done.stdout) == len(SCORERS) * len(LOSSES) * 2
+    assert int(done.stdout) == len(SCORERS) * len(LOSSES) * 5
 
 
 @pytest.mark.parametrize("stage", ["shared", "consensus", "departures"])

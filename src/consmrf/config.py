@@ -16,6 +16,7 @@ SOLVERS = ("wave", "paper")
 SCORERS = ("identity", "diagonal", "complex", "full")
 LOSSES = ("softmax", "bpr", "logistic", "squared")
 REGULARISERS = ("n3", "l2")
+OPTIMIZERS = ("adagrad", "sgd")
 SAMPLINGS = ("uniform", "degree", "range")
 PRECISIONS = ("single", "double")
 
@@ -63,7 +64,8 @@ class Config:
     scorer: str = _DEFAULT  # the form of W_r: identity (CMF), diagonal (CD/PARAFAC), complex, full (RESCAL)
     loss: str = _DEFAULT  # L_r: softmax, bpr, logistic or squared / bpr
     dim: int = 50  # k
-    learning_rate: float = _DEFAULT  # η, the step of AdaGrad: 0.1 / 0.5
+    learning_rate: float = _DEFAULT  # η, the step: 0.1 / 0.5
+    optimizer: str = "adagrad"  # adagrad; or sgd, plain steps without sums of squares (wave, few negatives)
     regulariser: str = _DEFAULT  # Ω: n3 or l2 / l2
     reg: float = _DEFAULT  # λ: 0.1 / 0.005
     rho: float = _DEFAULT  # ρ: 1 in all for an entity of a relation / 0.0005 in every step
@@ -116,6 +118,11 @@ class Config:
                     f"targets = {self.targets!r}: must be labels of relations, or None for all"
                 )
             object.__setattr__(self, "targets", tuple(targets))
+        if self.optimizer == "sgd" and self.negatives > _MOST_WITH_SGD and self.method != "popularity":
+            raise SettingError(
+                f"negatives = {self.negatives}: optimizer = 'sgd' takes at most {_MOST_WITH_SGD}; "
+                "use optimizer = 'adagrad'"
+            )
         if self.solver == "paper" and self.method != "popularity":
             if self.method == "shared":
                 raise SettingError("method = 'shared': one A for all relations is trained by solver = 'wave'")
@@ -161,6 +168,7 @@ _CHOICES = {
     "scorer": SCORERS,
     "loss": LOSSES,
     "regulariser": REGULARISERS,
+    "optimizer": OPTIMIZERS,
     "sampling": SAMPLINGS,
     "precision": PRECISIONS,
 }
@@ -169,10 +177,13 @@ _PAPER_ONLY = {
     "loss": "bpr",
     "regulariser": "l2",
     "negatives": 1,
+    "optimizer": "adagrad",
     "sampling": "uniform",
     "reciprocal": False,
     "targets": None,
 }
+# Plain steps are written for the loop in which every fact draws objects of its own: so many at most.
+_MOST_WITH_SGD = 7
 _WHOLE = (
     ("dim", 1, 4096),
     ("negatives", 1, 2**20),

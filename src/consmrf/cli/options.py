@@ -48,7 +48,10 @@ class Settings:
     loss: Annotated[str | None, described("what is minimised: softmax, bpr, logistic, squared")] = None
     dim: Annotated[int | None, whole("features per entity, k")] = None
     max_epochs: Annotated[int | None, whole("the most passes over the data")] = None
-    learning_rate: Annotated[float | None, described("η, the step of AdaGrad")] = None
+    learning_rate: Annotated[float | None, described("η, the step")] = None
+    optimizer: Annotated[
+        str | None, described("adagrad; sgd: plain steps, with at most 7 negatives (wave)")
+    ] = None
     regulariser: Annotated[str | None, described("Ω: n3 or l2")] = None
     reg: Annotated[float | None, described("λ, its strength; too large, and the factors vanish")] = None
     rho: Annotated[float | None, described("ρ, pull of a relation's own features to the consensus")] = None

@@ -16,16 +16,36 @@ __all__ = ["LOSSES", "Loss", "bpr", "logistic", "softmax", "squared"]
 
 
 def bpr(scores: Any, coefficients: Any) -> float:
-    """BPR-Opt: −ln σ(ŷ(s,o) − ŷ(s,o′)), averaged over the negatives when there are several."""
-    share = 1.0 / (len(scores) - 1)
-    loss = 0.0
-    positive = 0.0
+    """BPR-Opt: −ln σ(ŷ(s,o) − ŷ(s,o′)), averaged over the negatives when there are several.
+
+    d = e^−|x| is (e^{−|x|/64})^64 by Taylor's series, and ln(1 + d) = ln √2 + 2 artanh (u − 1)/(u + 1) with
+    u = (1 + d)/√2 by its own: arithmetic alone costs the loop over facts less than two calls. Both are exact
+    within 1e-12; a d below e^−80 is 0.
+    """
+    one = 1 + 0 * scores[0]
+    share = one / (len(scores) - 1)
+    loss = 0 * one
+    positive = 0 * one
     for i in range(1, len(scores)):
-        difference = float(scores[0]) - float(scores[i])
-        # e^-|x| never overflows; the two branches are the same function of x
-        decay = math.exp(-abs(difference))
-        loss += share * (math.log1p(decay) + max(-difference, 0.0))
-        coefficient = share * (decay if difference > 0 else 1.0) / (1.0 + decay)
+        difference = scores[0] - scores[i]
+        y = max(-abs(difference), -80 * one) / 64
+        d = 1 + y / 5 * (1 + y / 6 * (1 + y / 7 * (1 + y / 8 * (1 + y / 9))))
+        d = 1 + y * (1 + y / 2 * (1 + y / 3 * (1 + y / 4 * d)))
+        d = d * d
+        d = d * d
+        d = d * d
+        d = d * d
+        d = d * d
+        d = d * d
+        d = d if y > -1.25 else 0 * d
+        u = (1 + d) * (0.7071067811865476 * one)
+        z = (u - 1) / (u + 1)
+        zz = z * z
+        log = 1 + zz * (
+            one / 3 + zz * (one / 5 + zz * (one / 7 + zz * (one / 9 + zz * (one / 11 + zz / 13))))
+        )
+        loss += share * (0.34657359027997264 * one + 2 * z * log + max(-difference, 0 * one))
+        coefficient = share * (d if difference > 0 else one) / (1 + d)
         coefficients[i] = coefficient
         positive += coefficient
     coefficients[0] = -positive

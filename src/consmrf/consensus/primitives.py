@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from consmrf.consensus import losses, scorers
 
-__all__ = ["AHEAD", "FAST", "LINE", "SOURCE", "adagrad", "below", "gap", "inlined", "loss_of"]
-__all__ += ["backprop", "position", "prefetch", "query", "stream", "weights_of"]
+__all__ = ["AHEAD", "FAST", "LINE", "SOURCE", "adagrad", "below", "dot", "gap", "inlined", "loss_of"]
+__all__ += ["backprop", "position", "prefetch", "query", "stream", "uncounted", "weights_of"]
 
 SOURCE = zlib.crc32(
     b"".join(Path(name).read_bytes() for name in (str(scorers.__file__), str(losses.__file__), __file__))
@@ -40,12 +40,12 @@ inlined = njit(inline="always", error_model="numpy")
 
 @intrinsic
 def prefetch(_: Any, array: Any, row: Any, column: Any) -> Any:
-    """Ask for the cache line of `array[row, column]`; a hint, never a fault."""
+    """Ask for the cache line of `array[row, column]`, or of `array[row]`; a hint, never a fault."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         layout = signature.args[0]
         view = context.make_array(layout)(context, builder, args[0])
-        pointer = cgutils.get_item_pointer(context, builder, layout, view, list(args[1:]))
+        pointer = cgutils.get_item_pointer(context, builder, layout, view, list(args[1 : 1 + layout.ndim]))
         byte = ir.IntType(8).as_pointer()
         function = cgutils.get_or_insert_function(
             builder.module,
@@ -58,6 +58,59 @@ def prefetch(_: Any, array: Any, row: Any, column: Any) -> Any:
 
     del row, column  # whatever integers they are, they arrive as machine words
     return types.void(array, types.intp, types.intp), generate
+
+
+@intrinsic
+def uncounted(_: Any, arrays: Any) -> Any:
+    """Hand on a tuple whose arrays own nothing, so that no loop counts references to them, atomically.
+
+    Whoever called the compiled function keeps them alive while it runs.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        found = args[0]
+        for i, kind in enumerate(signature.args[0].types):
+            if isinstance(kind, types.Array):
+                array = context.make_array(kind)(context, builder, builder.extract_value(found, i))
+                array.meminfo = cgutils.get_null_value(array.meminfo.type)
+                array.parent = cgutils.get_null_value(array.parent.type)
+                found = builder.insert_value(found, array._getvalue(), i)
+        return found
+
+    return arrays(arrays), generate
+
+
+@intrinsic
+def dot(_: Any, a: Any, b: Any, width: Any) -> Any:
+    """Hand on a · b over `width` elements, a multiple of eight, each eighth summed in a lane of its own.
+
+    Written out, the sum would be put in one order again, for it may be reassociated, and be taken one by one.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        real = ir.DoubleType() if signature.args[0].dtype == types.float64 else ir.FloatType()
+        lanes = ir.VectorType(real, 8)
+        first, second = (
+            context.make_array(layout)(context, builder, value).data
+            for layout, value in zip(signature.args[:2], args[:2], strict=True)
+        )
+        total = cgutils.alloca_once_value(builder, ir.Constant(lanes, [0.0] * 8))
+        size = real.get_abi_size(context.target_data)
+        with cgutils.for_range(builder, builder.udiv(args[2], ir.Constant(args[2].type, 8))) as loop:
+            at = builder.mul(loop.index, ir.Constant(loop.index.type, 8))
+            x, y = (
+                builder.load(builder.bitcast(builder.gep(start, [at]), lanes.as_pointer()), align=size)
+                for start in (first, second)
+            )
+            product = builder.fmul(x, y, flags=("contract",))
+            builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(real, [real, lanes]), f"llvm.vector.reduce.fadd.v8f{8 * size}"
+        )
+        return builder.call(function, [ir.Constant(real, 0.0), builder.load(total)], fastmath=("reassoc",))
+
+    del width  # whatever integer it is, it arrives as a machine word
+    return a.dtype(a, b, types.intp), generate
 
 
 @inlined
