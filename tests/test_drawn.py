@@ -109,7 +109,7 @@ def drawn_from(graph, parts=1, epochs=200, **given):
             block = Apart(order, np.empty(layout.n_relations, np.int32), np.empty_like(state.rows.w))
             trained = drawn_kernel(state.form)(
                 facts, state.rows, block, worker, numbers, plan.parts, (0, epoch, b)
-            )[3]
+            )[2]
             missing += len(order) - trained
             found.append(worker.samples[:trained, :3].copy())
             assert (plan.parts.part_of[found[-1][:, 1]] == plan.parts.part_of[found[-1][:, 2]]).all()

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from consmrf.consensus.blocks import CONSENSUS, DEPARTURES, NEGATIVES, SHARED, Form, padded
+from consmrf.consensus.blocks import CONSENSUS, DEPARTURES, NEGATIVES, SEVERAL, SHARED, Form, padded
 from consmrf.consensus.facts import Facts
 from consmrf.consensus.losses import LOSSES
 from consmrf.consensus.plan import Parts
@@ -25,14 +25,17 @@ from consmrf.consensus.primitives import (
     FAST,
     LINE,
     SOURCE,
+    among,
     backprop,
     below,
+    curb,
     dot,
     inlined,
     loss_of,
     prefetch,
     query,
     stream,
+    told,
     uncounted,
 )
 from consmrf.consensus.scorers import SCORERS
@@ -59,13 +62,17 @@ class Apart(NamedTuple):
 class Scratch(NamedTuple):
     """A worker's memory."""
 
-    samples: NDArray[np.int32]  # [CHUNK, 2 (2 + m) + 2] the entities s, o, o′ …, their slots or −1, the known
+    # [CHUNK, 2 (2 + m) + 3] the entities s, o, o′ …, their slots or −1, where the known objects begin and
+    # end, the fact
+    samples: NDArray[np.int32]
     batches: NDArray[np.int32]  # [CHUNK, 3] (first sample, end, row of w_table)
     queries: NDArray[np.floating[Any]]  # [b, d]
     gradients: NDArray[np.floating[Any]]  # [b, d] of the subjects
     coefficients: NDArray[np.floating[Any]]  # [b, 1 + m]
     views: NDArray[np.floating[Any]]  # [2 + m, d] rows of A_r for s, o, o′ …
-    squares: NDArray[np.floating[Any]]  # [d] of the steps that were taken
+    scores: NDArray[np.floating[Any]]  # [1 + m]
+    dq: NDArray[np.floating[Any]]  # [d] the gradient of a query
+    dw: NDArray[np.floating[Any]]  # [2, |w|] the gradient of w for a batch, and for a fact
     stop: NDArray[np.uint8]  # [1] not 0: the work is no longer wanted
 
 
@@ -73,7 +80,6 @@ class Shape(NamedTuple):
     """What is constant in a compiled kernel."""
 
     scorer: int
-    loss: int
     dim: int
     d: int
     few: int
@@ -82,19 +88,22 @@ class Shape(NamedTuple):
     cubic: int
     kind: int
     sums: int
+    terms: int
 
 
 def scratch(form: Form, real: Any, stop: NDArray[np.uint8]) -> Scratch:
     """Make a worker's memory."""
-    d, few = padded(form.dim), form.pool
+    d, few, weights = padded(form.dim), form.pool, SCORERS[form.scorer].weights(form.dim)
     return Scratch(
-        samples=np.empty((CHUNK, 2 * (2 + few) + 2), np.int32),
+        samples=np.empty((CHUNK, 2 * (2 + few) + 3), np.int32),
         batches=np.empty((CHUNK, 3), np.int32),
         queries=np.zeros((form.batch, d), real),
         gradients=np.zeros((form.batch, d), real),
         coefficients=np.zeros((form.batch, 1 + few), real),
         views=np.zeros((2 + few, d), real),
-        squares=np.zeros(d, real),
+        scores=np.zeros(1 + few, real),
+        dq=np.zeros(d, real),
+        dw=np.zeros((2, weights), real),
         stop=stop,
     )
 
@@ -110,17 +119,30 @@ def _shuffle(state: Any, order: Any, lo: int, hi: int) -> Any:
 
 
 @inlined
-def _found(entries: Any, first: Any, last: Any, e: Any) -> Any:
-    """Hand on the position of `e` in the ascending entries[first:last], −1 where it is not there.
+def _by_part(order: Any, objects: Any, part_of: Any) -> tuple[Any, int, int]:
+    """Hand on the objects of a block's facts, those of one part first, how many these are, and which part."""
+    n = len(order)
+    by_part = np.empty(n, np.int32)
+    part, front, back = part_of[objects[order[0]]], 0, n
+    for t in range(n):
+        o = objects[order[t]]
+        same = int(part_of[o] == part)
+        back -= 1 - same
+        by_part[front if same else back] = o
+        front += same
+    return by_part, front, part
 
-    Without branches: which half is taken cannot be foreseen.
-    """
-    size = last - first
-    while size > 1:
-        half = size >> 1
-        first += half & ((np.int64(entries[first + half]) - e - 1) >> 63)
-        size -= half
-    return first if size == 1 and entries[first] == e else -1
+
+@inlined
+def _found(entries: Any, first: Any, last: Any, e: Any) -> Any:
+    """Hand on the position of `e` in the ascending entries[first:last], −1 where it is not there."""
+    while last - first > 16:
+        middle = (first + last) >> 1
+        if entries[middle] <= e:
+            first = middle
+        else:
+            last = middle
+    return among(entries, first, last, e)
 
 
 @inlined
@@ -141,32 +163,11 @@ def _any_open(
 
 
 @inlined
-def _sample(
-    shape: Shape,
-    state: Any,
-    facts: Facts,
-    parts: Parts,
-    order: Any,
-    t: int,
-    end: int,
-    scratch: Any,
-    drawn: int,
-) -> tuple[Any, int, int, int]:
-    """Fill the samples of one batch from order[t] on, after those `drawn` already.
-
-    o′ comes from the part of the fact's object, and is drawn again while it is known. A fact whose part has
-    no open object is left out of this epoch. Hands on (state, the next t, samples drawn, draws rejected).
-    """
-    few, kind, stage, samples = shape.few, shape.kind, shape.stage, scratch.samples
+def _read(shape: Shape, facts: Facts, order: Any, t: int, size: int, samples: Any, at: int) -> None:
+    """Read facts into samples, by itself and without branches: these reads go all over the facts."""
+    few, stage, known = shape.few, shape.stage, 2 * (2 + shape.few)
     subjects, objects, heads, head_indptr = facts.subjects, facts.objects, facts.heads, facts.head_indptr
     subject_slots, object_slots = facts.subject_slots, facts.object_slots
-    view_entities, range_entities = facts.view_entities, facts.range_entities
-    part_of, members, part_indptr = parts.part_of, parts.members, parts.indptr
-    r, rejected, at_head = facts.relations[order[t]], 0, 2 * (2 + few)
-    view_first, view_last = facts.view_indptr[r], facts.view_indptr[r + 1]
-    range_first, range_last = facts.range_indptr[r], facts.range_indptr[r + 1]
-    size = min(end - t, shape.batch, len(samples) - drawn)
-    # by itself, without branches, for these reads go all over the facts
     for i in range(size):
         if t + i + FAR < len(order):
             f = order[t + i + FAR]
@@ -177,20 +178,37 @@ def _sample(
             if stage != SHARED:
                 prefetch(subject_slots, f, 0)
                 prefetch(object_slots, f, 0)
-        f, sample = order[t + i], samples[drawn + i]
+        f, sample = order[t + i], samples[at + i]
         head = heads[f]
-        sample[0], sample[1] = subjects[f], objects[f]
-        sample[at_head], sample[at_head + 1] = head_indptr[head], head_indptr[head + 1]
+        sample[0], sample[1], sample[known + 2] = subjects[f], objects[f], f
+        sample[known], sample[known + 1] = head_indptr[head], head_indptr[head + 1]
         if stage != SHARED:
             sample[2 + few], sample[3 + few] = subject_slots[f], object_slots[f]
-    kept = drawn
-    for i in range(size):
-        first, last = np.int64(samples[drawn + i, at_head]), np.int64(samples[drawn + i, at_head + 1])
-        part = part_of[samples[drawn + i, 1]]
+
+
+@inlined
+def _sample(
+    shape: Shape, state: Any, facts: Facts, parts: Parts, drawing: Any, r: int, samples: Any, bounds: Any
+) -> tuple[Any, int, int]:
+    """Draw the objects of the samples in `bounds`, which have been read; `drawing` is from `_by_part`.
+
+    o′ comes from the part of the fact's object, and is drawn again while it is known. A fact whose part has
+    no open object is left out of this epoch. Hands on (state, the end of the samples kept, draws rejected).
+    """
+    few, kind, stage, known = shape.few, shape.kind, shape.stage, 2 * (2 + shape.few)
+    objects, view_entities, range_entities = facts.objects, facts.view_entities, facts.range_entities
+    part_of, members, part_indptr = parts.part_of, parts.members, parts.indptr
+    view_first, view_last = facts.view_indptr[r], facts.view_indptr[r + 1]
+    range_first, range_last = facts.range_indptr[r], facts.range_indptr[r + 1]
+    by_part, front, front_part = drawing
+    kept, rejected = bounds[0], 0
+    for i in range(bounds[0], bounds[1]):
+        first, last = np.int64(samples[i, known]), np.int64(samples[i, known + 1])
+        part = part_of[samples[i, 1]]
         lo, hi = part_indptr[part], part_indptr[part + 1]
-        if kept < drawn + i:
-            for j in range(at_head):
-                samples[kept, j] = samples[drawn + i, j]
+        if kept < i:
+            for j in range(known + 3):
+                samples[kept, j] = samples[i, j]
         neg = np.int64(-1)
         for j in range(few):
             neg = np.int64(-1)
@@ -201,12 +219,13 @@ def _sample(
                     state, at = below(state, np.uint64(hi - lo))
                     e = np.int64(members[lo + np.int64(at)])
                 elif kind == 1:
-                    state, at = below(state, np.uint64(len(order)))
-                    e = np.int64(objects[order[np.int64(at)]])
+                    a, b = (0, front) if part == front_part else (front, len(by_part))
+                    state, at = below(state, np.uint64(b - a))
+                    e = np.int64(by_part[a + np.int64(at)])
                 else:
                     state, at = below(state, np.uint64(range_last - range_first))
                     e = np.int64(range_entities[range_first + np.int64(at)])
-                if kind == 0 or part_of[e] == part:
+                if kind < 2 or part_of[e] == part:
                     if _found(objects, first, last, e) < 0:
                         neg = e
                     else:
@@ -219,7 +238,7 @@ def _sample(
                     samples[kept, 4 + few + j] = _found(view_entities, view_first, view_last, neg)
         if neg >= 0:
             kept += 1
-    return state, t + size, kept, rejected
+    return state, kept, rejected
 
 
 @inlined
@@ -256,29 +275,24 @@ def _view(
 
 
 @inlined
-def _curb(a: Any, reg: Any, cubic: int) -> Any:
-    """The regulariser's gradient: λ|a|a of N3, or λa of L2."""
-    return reg * abs(a) * a if cubic else reg * a
-
-
-@inlined
 def _gradients(
-    shape: Shape, rows: Rows, scratch: Scratch, bounds: Any, w: Any, role: int, boost: Any, dw: Any
+    shape: Shape,
+    facts: Facts,
+    rows: Rows,
+    scratch: Scratch,
+    bounds: Any,
+    w: Any,
+    role: int,
+    loss: int,
+    boost: Any,
 ) -> float:
     """Take the gradients of a batch, with its queries and coefficients; hand on the loss."""
     scorer, dim, d, few, stage = shape.scorer, shape.dim, shape.d, shape.few, shape.stage
     z, own, intercepts, samples = rows.z, rows.own, rows.intercepts, scratch.samples
-    queries, gradients, coefficients, views = (
-        scratch.queries,
-        scratch.gradients,
-        scratch.coefficients,
-        scratch.views,
-    )
+    queries, gradients, coefficients = scratch.queries, scratch.gradients, scratch.coefficients
+    views, scores, dq, dw, step = scratch.views, scratch.scores, scratch.dq, scratch.dw[0], scratch.dw[1]
     lo, hi, drawn = bounds
-    dq, step, scores = np.zeros(d, z.dtype), np.empty(len(dw), z.dtype), np.empty(1 + few, z.dtype)
-    total, boosts = 0.0, np.empty(1 + few, z.dtype)
-    boosts[:] = boost
-    boosts[0] = 0
+    total, fact, one = 0.0, 2 * (2 + few) + 2, z.dtype.type(1)
     for i in range(hi - lo):
         t = lo + i
         if t + AHEAD < drawn:
@@ -291,8 +305,17 @@ def _gradients(
         query(scorer, dim, s, w, q)
         for j in range(1 + few):
             a = z[samples[t, 1 + j]] if stage == SHARED else views[1 + j]
-            scores[j] = dot(q, a, d) + boosts[j]
-        total += loss_of(shape.loss, scores, coefficients[i])
+            scores[j] = dot(q, a, d)
+            if j > 0:
+                scores[j] += boost
+        if shape.terms:
+            weight = told(facts.weights, samples[t, fact], one)
+            y = float(told(facts.values, samples[t, fact], one))
+            total += weight * loss_of(loss, scores, coefficients[i], y)
+            for j in range(1 + few):
+                coefficients[i, j] *= weight
+        else:
+            total += loss_of(loss, scores, coefficients[i], 1.0)
         for j in range(1 + few):
             a, c = z[samples[t, 1 + j]] if stage == SHARED else views[1 + j], coefficients[i, j]
             for k in range(d):
@@ -305,20 +328,19 @@ def _gradients(
 
 @inlined
 def _descend(
-    shape: Shape, z: Any, e: int, c: Any, x: Any, i: int, eta: Any, reg: Any, curbed: int, squares: Any
+    shape: Shape, z: Any, e: int, c: Any, x: Any, i: int, eta: Any, reg: Any, share: Any, curbed: int
 ) -> None:
-    """Take one step of a row of z against the gradient c x_i and the regulariser's; add up its squares."""
+    """Take one step of a row of z against the gradient c x_i and its share of the regulariser's."""
     d = shape.d
     for k in range(d):
         g = c * x[i, k]
         if curbed:
-            g += _curb(z[e, k], reg[k], shape.cubic)
+            g += curb(z[e, k], share * reg[k] if shape.terms else reg[k], shape.cubic)
         step = eta[k] * g
         if shape.sums:
             z[e, d + k] += g * g
             step /= np.sqrt(z[e, d + k])
         z[e, k] -= step
-        squares[k] += step * step
 
 
 @inlined
@@ -333,22 +355,22 @@ def _descend_own(
     i: int,
     eta: Any,
     reg: Any,
+    share: Any,
     pull: Any,
     curbed: int,
-    squares: Any,
 ) -> None:
     """The same for a row of Δ_r, which its prior pulls to 0 where the entity stands in the fact."""
     dim = shape.dim
     for k in range(dim):
         g = c * x[i, k]
         if curbed:
-            g += _curb(z[e, k] + own[slot, k], reg[k], shape.cubic) + pull * own[slot, k]
+            g += curb(z[e, k] + own[slot, k], share * reg[k] if shape.terms else reg[k], shape.cubic)
+            g += pull * own[slot, k]
         step = eta * g
         if shape.sums:
             own[slot, dim + k] += g * g
             step /= np.sqrt(own[slot, dim + k])
         own[slot, k] -= step
-        squares[k] += step * step
 
 
 @inlined
@@ -362,41 +384,40 @@ def _descend_intercept(shape: Shape, own: Any, slot: int, g: Any, eta: Any) -> N
 
 @inlined
 def _steps(
-    shape: Shape,
-    facts: Facts,
-    rows: Rows,
-    scratch: Scratch,
-    numbers: Numbers,
-    bounds: Any,
-    rho: Any,
+    shape: Shape, facts: Facts, rows: Rows, scratch: Scratch, numbers: Numbers, bounds: Any, rho: Any
 ) -> None:
     """Take the steps of a batch's entities."""
-    few, stage, touches, squares = shape.few, shape.stage, facts.touches, scratch.squares
-    z, own, samples = rows.z, rows.own, scratch.samples
+    few, stage, touches, weights = shape.few, shape.stage, facts.touches, facts.weights
+    z, own, samples, shares = rows.z, rows.own, scratch.samples, numbers.reg_shares
     queries, gradients, coefficients = scratch.queries, scratch.gradients, scratch.coefficients
     eta, reg, own_rate = numbers.learning_rate, numbers.reg, numbers.own_rate
     lo, hi, _ = bounds
-    one, none = z.dtype.type(1), z.dtype.type(0)
+    one, none, fact = z.dtype.type(1), z.dtype.type(0), 2 * (2 + few) + 2
     for i in range(hi - lo):
         t = lo + i
+        s, o, weight = samples[t, 0], samples[t, 1], one
+        s_share = o_share = one
+        if shape.terms:
+            weight = told(weights, samples[t, fact], one)
+            s_share, o_share = weight * told(shares, s, one), weight * told(shares, o, one)
         if stage != DEPARTURES:
-            _descend(shape, z, samples[t, 0], one, gradients, i, eta, reg, 1, squares)
-            _descend(shape, z, samples[t, 1], coefficients[i, 0], queries, i, eta, reg, 1, squares)
+            _descend(shape, z, s, one, gradients, i, eta, reg, s_share, 1)
+            _descend(shape, z, o, coefficients[i, 0], queries, i, eta, reg, o_share, 1)
             for j in range(1, 1 + few):
-                _descend(shape, z, samples[t, 1 + j], coefficients[i, j], queries, i, eta, reg, 0, squares)
-        for j in range(1 - int(stage == DEPARTURES), 2 + few if stage != SHARED else 0):
+                _descend(shape, z, samples[t, 1 + j], coefficients[i, j], queries, i, eta, reg, none, 0)
+        for j in range(2 + few if stage != SHARED else 0):
             slot, e = samples[t, 2 + few + j], samples[t, j]
             if slot >= 0:
-                pull = rho / touches[slot] if j < 2 else none
+                pull = weight * rho / touches[slot] if j < 2 else none
                 if stage == CONSENSUS:
-                    _descend_intercept(
-                        shape, own, slot, coefficients[i, j - 1] + pull * own[slot, 0], own_rate
-                    )
+                    # a subject's own intercept has its share of the prior, though no part in the score
+                    g = (coefficients[i, j - 1] if j > 0 else none) + pull * own[slot, 0]
+                    _descend_intercept(shape, own, slot, g, own_rate)
                 elif j == 0:
-                    _descend_own(shape, own, slot, z, e, one, gradients, i, own_rate, reg, pull, 1, squares)
+                    _descend_own(shape, own, slot, z, e, one, gradients, i, own_rate, reg, s_share, pull, 1)
                 else:
                     c = coefficients[i, j - 1]
-                    _descend_own(shape, own, slot, z, e, c, queries, i, own_rate, reg, pull, j < 2, squares)
+                    _descend_own(shape, own, slot, z, e, c, queries, i, own_rate, reg, o_share, pull, j < 2)
 
 
 @inlined
@@ -423,77 +444,113 @@ def _hand_back(shape: Shape, block: Apart, w: Any, nw: int, m: int) -> None:
             table[i, j] = step
 
 
+@inlined
+def _draw_chunk(
+    shape: Shape,
+    facts: Facts,
+    parts: Parts,
+    block: Apart,
+    scratch: Scratch,
+    w: Any,
+    drawing: Any,
+    at: Any,
+    width: int,
+) -> tuple[Any, int, int, int]:
+    """Draw the next samples and note their batches; `at` = (state, t, where t's relation ends, rows of w).
+
+    Hands on the same for the next chunk, (samples drawn, batches), and the draws rejected.
+    """
+    state, t, end, nw = at
+    order, w_rows, w_table, batches = block.order, block.w_rows, block.w_table, scratch.batches
+    drawn = nb = rejections = 0
+    while t < len(order) and drawn < CHUNK:
+        if t == end:
+            r = facts.relations[order[t]]
+            while end < len(order) and order[end] < parts.facts[r + 1]:
+                end += 1
+            state = _shuffle(state, order, t, end)
+            w_rows[nw] = r
+            for j in range(width):
+                w_table[nw, j] = w[r, j]
+            nw += 1
+        size = min(end - t, shape.batch, CHUNK - drawn)
+        _read(shape, facts, order, t, size, scratch.samples, drawn)
+        state, kept, rejected = _sample(
+            shape, state, facts, parts, drawing, w_rows[nw - 1], scratch.samples, (drawn, drawn + size)
+        )
+        if kept > drawn:
+            batches[nb, 0], batches[nb, 1], batches[nb, 2] = drawn, kept, nw - 1
+            nb += 1
+        rejections += rejected
+        drawn = kept
+        t += size
+    return (state, t, end, nw), drawn, nb, rejections
+
+
 def _make_train(form: Form, source: int) -> Any:
     """Build the training of a block."""
-    scorer, loss = SCORERS[form.scorer].code, LOSSES[form.loss].code
+    scorer, loss = SCORERS[form.scorer].code, -1 if form.loss == SEVERAL else LOSSES[form.loss].code
     dim, few, stage, batch, cubic = form.dim, form.pool, form.stage, form.batch, int(form.cubic)
     d, m, kind = padded(dim), SCORERS[form.scorer].weights(dim), NEGATIVES.index(form.negatives)
-    sums = int(form.optimizer == "adagrad")
+    sums, terms = int(form.optimizer == "adagrad"), int(form.terms)
 
     @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
     def train(
         facts: Facts, rows: Rows, block: Apart, scratch: Scratch, numbers: Numbers, parts: Parts, of: Any
-    ) -> tuple[float, int, float, int, int]:
+    ) -> tuple[float, int, int, int]:
         if source < 0:  # never, see `blocks.py`
-            return 0.0, 0, 0.0, 0, 0
-        shape = Shape(scorer, loss, dim, d, few, batch, stage, cubic, kind, sums)
+            return 0.0, 0, 0, 0
+        shape = Shape(scorer, dim, d, few, batch, stage, cubic, kind, sums, terms)
         facts, rows, block, scratch = uncounted(facts), uncounted(rows), uncounted(block), uncounted(scratch)
         numbers, parts = uncounted(numbers), uncounted(parts)
-        order, batches = block.order, scratch.batches
-        w_rows, w_table, queries = block.w_rows, block.w_table, scratch.queries
-        dw, relations = np.empty(m, rows.z.dtype), len(facts.view_indptr) - 1
-        total, rejections, trained, nw = 0.0, 0, 0, 0
-        scratch.squares[:] = 0
-        state, t, end = stream(of[0], of[1], of[2]), 0, 0
-        while t < len(order) and not scratch.stop[0]:
-            drawn = nb = 0
-            while t < len(order) and drawn < CHUNK:
-                if t == end:
-                    r = facts.relations[order[t]]
-                    while end < len(order) and order[end] < parts.facts[r + 1]:
-                        end += 1
-                    state = _shuffle(state, order, t, end)
-                    w_rows[nw] = r
-                    for j in range((1 + sums) * m):
-                        w_table[nw, j] = rows.w[r, j]
-                    nw += 1
-                first = drawn
-                state, t, drawn, rejected = _sample(shape, state, facts, parts, order, t, end, scratch, drawn)
-                rejections += rejected
-                if drawn > first:
-                    batches[nb, 0], batches[nb, 1], batches[nb, 2] = first, drawn, nw - 1
-                    nb += 1
+        batches, queries, dw, samples = scratch.batches, scratch.queries, scratch.dw[0], scratch.samples
+        real, relations, last_role = rows.z.dtype.type, len(facts.view_indptr) - 1, -1
+        total, rejections, trained, fact = 0.0, 0, 0, 2 * (2 + few) + 2
+        drawing = (block.order, 0, 0)  # of which only draws by degree make use
+        if kind == 1 and len(block.order):
+            drawing = _by_part(block.order, facts.objects, parts.part_of)
+        at = (stream(of[0], of[1], of[2]), 0, 0, 0)
+        while at[1] < len(block.order) and not scratch.stop[0]:
+            at, drawn, nb, rejected = _draw_chunk(
+                shape, facts, parts, block, scratch, rows.w, drawing, at, (1 + sums) * m
+            )
+            rejections += rejected
             trained += drawn
             for b in range(nb):
-                bounds, w, r = (
-                    (batches[b, 0], batches[b, 1], drawn),
-                    w_table[batches[b, 2]],
-                    w_rows[batches[b, 2]],
-                )
-                role, size = dim + (facts.twins and 2 * r >= relations), batches[b, 1] - batches[b, 0]
-                facts_of_batch = rows.z.dtype.type(size)
-                for i in range(size):
-                    queries[i, dim:] = 0
-                    queries[i, role] = 1
+                lo, hi, at_w = batches[b, 0], batches[b, 1], batches[b, 2]
+                w, r = block.w_table[at_w], block.w_rows[at_w]
+                role, mass = dim + (facts.twins and 2 * r >= relations), real(hi - lo)
+                if role != last_role:
+                    for i in range(batch):
+                        queries[i, dim:] = 0
+                        queries[i, role] = 1
+                    last_role = role
+                if terms:
+                    mass = real(0)
+                    for i in range(lo, hi):
+                        mass += told(facts.weights, samples[i, fact], real(1))
                 for j in range(m):
-                    dw[j] = _curb(w[j], numbers.w_reg * facts_of_batch, cubic)
-                total += _gradients(shape, rows, scratch, bounds, w, role, numbers.boost, dw)
-                _steps(shape, facts, rows, scratch, numbers, bounds, numbers.rho[r])
+                    dw[j] = curb(w[j], numbers.w_reg * mass, cubic)
+                own_loss = loss if loss >= 0 else numbers.losses[r]
+                total += _gradients(
+                    shape, facts, rows, scratch, (lo, hi, drawn), w, role, own_loss, numbers.boost[r]
+                )
+                _steps(shape, facts, rows, scratch, numbers, (lo, hi, drawn), numbers.rho[r])
                 if stage != DEPARTURES:
-                    _step_w(shape, w, dw, numbers.w_rate, 1 / facts_of_batch)
+                    _step_w(shape, w, dw, numbers.w_rate, real(1) / real(hi - lo))
         if stage != DEPARTURES:
-            _hand_back(shape, block, rows.w, nw, m)
-        return total, rejections, scratch.squares.sum(), trained, nw
+            _hand_back(shape, block, rows.w, at[3], m)
+        return total, rejections, trained, at[3]
 
     return train
 
 
 @cache
-def drawn_kernel(form: Form) -> Callable[..., tuple[float, int, float, int, int]]:
+def drawn_kernel(form: Form) -> Callable[..., tuple[float, int, int, int]]:
     """Hand on the compiled training for one form with few negatives.
 
-    It takes (facts, rows, block, scratch, numbers, parts, stream) and hands on (loss, draws rejected, the
-    squares of the steps summed, facts trained, rows of w_table in use).
+    It takes (facts, rows, block, scratch, numbers, parts, stream) and hands on (loss, draws rejected, facts
+    trained, rows of w_table in use).
     """
-    train: Callable[..., tuple[float, int, float, int, int]] = _make_train(form, SOURCE)
+    train: Callable[..., tuple[float, int, int, int]] = _make_train(form, SOURCE)
     return train

@@ -21,8 +21,18 @@ from numpy.typing import NDArray
 
 from consmrf.consensus import losses, scorers
 
-__all__ = ["AHEAD", "FAST", "LINE", "SOURCE", "adagrad", "below", "dot", "gap", "inlined", "loss_of"]
-__all__ += ["backprop", "position", "prefetch", "query", "stream", "uncounted", "weights_of"]
+__all__ = ["AHEAD", "FAST", "LINE", "SOURCE", "adagrad", "among", "below", "curb", "dot", "gap", "inlined"]
+__all__ += [
+    "backprop",
+    "loss_of",
+    "position",
+    "prefetch",
+    "query",
+    "stream",
+    "told",
+    "uncounted",
+    "weights_of",
+]
 
 SOURCE = zlib.crc32(
     b"".join(Path(name).read_bytes() for name in (str(scorers.__file__), str(losses.__file__), __file__))
@@ -78,6 +88,43 @@ def uncounted(_: Any, arrays: Any) -> Any:
         return found
 
     return arrays(arrays), generate
+
+
+@intrinsic
+def among(_: Any, entries: Any, first: Any, last: Any, value: Any) -> Any:
+    """Hand on the position in entries[first:last], sixteen at most, that has `value`; −1 where none has.
+
+    All are compared at once: no branch depends on where it stands.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word, lanes = ir.IntType(32), ir.VectorType(ir.IntType(32), 16)
+        bits = ir.VectorType(ir.IntType(1), 16)
+
+        def spread(number: Any) -> Any:
+            short = builder.trunc(number, word)
+            one = builder.insert_element(ir.Constant(lanes, ir.Undefined), short, ir.Constant(word, 0))
+            return builder.shuffle_vector(one, ir.Constant(lanes, ir.Undefined), ir.Constant(lanes, [0] * 16))
+
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        size = builder.sub(args[2], args[1])
+        there = builder.icmp_signed("<", ir.Constant(lanes, list(range(16))), spread(size))
+        function = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(lanes, [array.data.type, word, bits, lanes]),
+            "llvm.masked.load.v16i32.p0",
+        )
+        start = builder.gep(array.data, [args[1]])
+        nothing = ir.Constant(lanes, [0] * 16)
+        found = builder.call(function, [start, ir.Constant(word, 4), there, nothing])
+        equal = builder.and_(there, builder.icmp_signed("==", found, spread(args[3])))
+        mask = builder.zext(builder.bitcast(equal, ir.IntType(16)), ir.IntType(64))
+        place = builder.add(args[1], builder.cttz(mask, ir.Constant(ir.IntType(1), 0)))
+        none = builder.icmp_signed("==", mask, ir.Constant(mask.type, 0))
+        return builder.select(none, ir.Constant(place.type, -1), place)
+
+    del first, last, value  # whatever integers they are, they arrive as machine words
+    return types.intp(entries, types.intp, types.intp, types.intp), generate
 
 
 @intrinsic
@@ -209,15 +256,27 @@ def backprop(scorer: int, dim: int, a: Any, w: Any, dq: Any, da: Any, dw: Any) -
 
 
 @inlined
-def loss_of(loss: int, scores: Any, coefficients: Any) -> float:
-    """Write the coefficients of one positive's scores; hand on its loss."""
+def loss_of(loss: int, scores: Any, coefficients: Any, y: float) -> float:
+    """Write the coefficients of one positive's scores; hand on its loss. `y` is the positive's value."""
     if loss == 0:
-        return _bpr(scores, coefficients)
+        return _bpr(scores, coefficients, y)
     if loss == 1:
-        return _softmax(scores, coefficients)
+        return _softmax(scores, coefficients, y)
     if loss == 2:
-        return _logistic(scores, coefficients)
-    return _squared(scores, coefficients)
+        return _logistic(scores, coefficients, y)
+    return _squared(scores, coefficients, y)
+
+
+@inlined
+def curb(a: Any, reg: Any, cubic: int) -> Any:
+    """The regulariser's gradient: λ|a|a of N3, or λa of L2."""
+    return reg * abs(a) * a if cubic else reg * a
+
+
+@inlined
+def told(numbers: Any, at: Any, one: Any) -> Any:
+    """Hand on what stands at a place of an array that may be empty, which says 1 everywhere."""
+    return numbers[at] * one if len(numbers) else one
 
 
 @inlined

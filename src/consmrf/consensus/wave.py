@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consmrf.config import Config
-from consmrf.consensus.blocks import CONSENSUS, DEPARTURES, LANES, SHARED, Form, padded
+from consmrf.consensus.blocks import CONSENSUS, DEPARTURES, LANES, SEVERAL, SHARED, Form, padded
 from consmrf.consensus.facts import Layout
+from consmrf.consensus.losses import LOSSES
 from consmrf.consensus.scorers import SCORERS
 from consmrf.consensus.training import Numbers, Rows
 
@@ -147,6 +148,7 @@ def initial_wave(layout: Layout, config: Config) -> WaveState:
 
 def _form(layout: Layout, config: Config) -> Form:
     """Hand on what the first stage's kernels are compiled for."""
+    losses = set(layout.losses or (config.loss,))
     few = config.negatives < LANES
     exhaustive = layout.n_entities <= config.negatives and not few
     pool = config.negatives if few else -(-config.negatives // LANES) * LANES
@@ -154,7 +156,7 @@ def _form(layout: Layout, config: Config) -> Form:
         pool = min(pool, -(-layout.n_entities // _POOLS) * _POOLS)
     return Form(
         scorer=config.scorer,
-        loss=config.loss,
+        loss=losses.pop() if len(losses) == 1 else SEVERAL,
         dim=config.dim,
         batch=config.batch,
         pool=pool,
@@ -162,6 +164,7 @@ def _form(layout: Layout, config: Config) -> Form:
         cubic=config.regulariser == "n3",
         negatives=config.sampling,
         exhaustive=exhaustive,
+        terms=bool(len(layout.facts.weights) or len(layout.facts.values) or config.reg_weight == "uniform"),
         optimizer=config.optimizer,
     )
 
@@ -172,7 +175,8 @@ def numbers_of(state: WaveState, layout: Layout, config: Config) -> Numbers:
     k, d, departed = state.form.dim, padded(state.form.dim), state.form.stage == DEPARTURES
     reg = np.zeros(d, real)
     reg[:k] = config.reg
-    sampled = config.loss == "softmax" and not state.form.exhaustive
+    losses = layout.losses or (config.loss,) * layout.n_relations
+    standing = 0.0 if state.form.exhaustive else np.log(layout.n_entities / state.form.pool)
     return Numbers(
         learning_rate=np.full(d, config.learning_rate, real),
         own_rate=real(config.learning_rate * (_DEPARTURE_RATE if departed else 1)),
@@ -180,5 +184,19 @@ def numbers_of(state: WaveState, layout: Layout, config: Config) -> Numbers:
         reg=reg,
         w_reg=real(config.reg),
         rho=np.full(layout.n_relations, state.rho, real),
-        boost=real(np.log(layout.n_entities / state.form.pool) if sampled else 0),
+        boost=np.array([standing if loss == "softmax" else 0 for loss in losses], real),
+        losses=np.array([LOSSES[loss].code for loss in losses], np.int32),
+        reg_shares=_reg_shares(layout, real) if config.reg_weight == "uniform" else np.empty(0, real),
     )
+
+
+def _reg_shares(layout: Layout, real: Any) -> Floats:
+    """Hand on what makes the regulariser of each entity that of a mean one, however often facts touch it."""
+    facts = layout.facts
+    weights = facts.weights if len(facts.weights) else None
+    ends = np.stack([np.bincount(x, weights, layout.n_entities) for x in (facts.subjects, facts.objects)])
+    touches = ends.sum(axis=0)
+    met = touches[touches > 0]
+    shares = np.zeros(layout.n_entities, real)
+    shares[touches > 0] = met.mean() / met if len(met) else 0
+    return shares

@@ -22,6 +22,9 @@ from consmrf.consensus.wave import WaveState, cut, numbers_of
 
 __all__ = ["Done", "Drawn", "Pooled", "Table", "Trainer"]
 
+# Rows from which it is told how far all have moved.
+_LOOKED_AT = 256
+
 
 class Table(NamedTuple):
     """Rows of a block that are to be merged into the state's."""
@@ -39,7 +42,6 @@ class Done(NamedTuple):
     loss: float
     samples: int
     rejected: int
-    moved: float  # the squares of the steps that were taken in place
     seconds: float
 
 
@@ -51,6 +53,9 @@ class Trainer(Protocol):
 
     def train(self, state: WaveState, plan: Plan, at: tuple[int, int, int], worker: int, place: int) -> Done:
         """Train the block numbered `at` = (seed, epoch, block)."""
+
+    def moved(self, state: WaveState) -> float:
+        """Hand on how far the rows that no merge moves have moved since it was last asked, squared."""
 
 
 class Pooled:
@@ -92,7 +97,11 @@ class Pooled:
             tables.append(Table(rows.w, block.w_rows[:nw], block.w_table, False))
         if stage != SHARED:
             tables.append(Table(rows.own, block.own_rows[:no], block.own_table, stage == DEPARTURES))
-        return Done(tuple(tables), loss, len(order), rejected, 0.0, time.perf_counter() - begun)
+        return Done(tuple(tables), loss, len(order), rejected, time.perf_counter() - begun)
+
+    def moved(self, _state: WaveState) -> float:
+        """Hand on 0: what moves is merged."""
+        return 0.0
 
 
 class Drawn:
@@ -113,6 +122,7 @@ class Drawn:
         taking = len(facts.relations) if only is None else int(np.diff(layout.indptr)[only].sum())
         self._parts = parts_of(taking, layout.n_entities, config.wave_width)
         self._train = drawn_kernel(state.form)
+        self._seen = self._some(state)
         self.scratch: list[Scratch] = [scratch(state.form, rows.z.dtype, stop) for _ in range(workers)]
         self.blocks = [
             Apart(
@@ -135,13 +145,24 @@ class Drawn:
         """Train a block, its entities where they are; W_r alone is to be merged."""
         begun = time.perf_counter()
         block = self.blocks[place]._replace(order=plan.order[plan.indptr[at[2]] : plan.indptr[at[2] + 1]])
-        loss, rejected, moved, samples, nw = self._train(
+        loss, rejected, samples, nw = self._train(
             self._layout.facts, state.rows, block, self.scratch[worker], self._numbers, plan.parts, at
         )
         tables: tuple[Table, ...] = ()
         if state.form.stage != DEPARTURES:
             tables = (Table(state.rows.w, block.w_rows[:nw], block.w_table, False),)
-        return Done(tables, loss, samples, rejected, moved, time.perf_counter() - begun)
+        return Done(tables, loss, samples, rejected, time.perf_counter() - begun)
+
+    def moved(self, state: WaveState) -> float:
+        """Hand on the squared change of Z, or of all Δ_r, estimated from rows at equal distances."""
+        last, self._seen = self._seen, self._some(state)
+        change = self._seen - last
+        return float(np.vdot(change, change)) * self._step
+
+    def _some(self, state: WaveState) -> NDArray[np.floating[Any]]:
+        rows = state.rows.own if state.form.stage == DEPARTURES else state.rows.z
+        self._step = max(len(rows) // _LOOKED_AT, 1)
+        return np.array(rows[:: self._step, : rows.shape[1] // state.form.arrays])
 
 
 def _most_batches(form: Form, most: int) -> int:

@@ -68,7 +68,7 @@ class Waves:
             loss=float(np.sum([d.loss for d in done])),
             samples=sum(d.samples for d in done),
             rejected=sum(d.rejected for d in done),
-            moved=moved + sum(d.moved for d in done),
+            moved=moved + self._trainer.moved(state),
             local_total=sum(d.seconds for d in done),
             seconds=seconds,
             merge_seconds=merging,

@@ -116,7 +116,9 @@ def _part(graph: Graph, rows: NDArray[np.int64]) -> Graph:
     entities, entity = _kept(graph.vocabulary.entities, triples[:, [0, 2]])
     relations, relation = _kept(graph.vocabulary.relations, triples[:, 1])
     own = np.stack([entity[triples[:, 0]], relation[triples[:, 1]], entity[triples[:, 2]]], axis=1)
-    return Graph(Vocabulary(entities, relations), own[np.lexsort((own[:, 2], own[:, 1], own[:, 0]))])
+    order = np.lexsort((own[:, 2], own[:, 1], own[:, 0]))
+    weights, values = (None if x is None else x[rows][order] for x in (graph.weights, graph.values))
+    return Graph(Vocabulary(entities, relations), own[order], weights, values)
 
 
 def _kept(labels: tuple[str, ...], used: NDArray[np.int32]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
