@@ -165,7 +165,7 @@ def test_any_number_of_threads_gives_the_same_bits(planted, optimizer):
 def test_it_learns_what_is_planted(planted):
     result = fitted(planted, max_epochs=60, patience=60)
     assert {r.stage for r in result.info.rounds} == {"consensus", "departures"}
-    assert max(r.validation for r in result.info.rounds) > 5 * result.info.rounds[0].validation
+    assert max(r.validation for r in result.info.rounds) > 3 * result.info.rounds[0].validation
     assert result.info.rounds[0].samples == 2 * len(planted[0])
     assert all(r.dual_residual > 0 for r in result.info.rounds)
 
