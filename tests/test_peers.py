@@ -1,4 +1,4 @@
-"""The benchmark beside other systems: what it reads from drivers, which batch it keeps, and what it prints."""
+"""The benchmark beside other systems: what it reads from drivers, which batch it keeps, what it prints."""
 
 import sys
 from pathlib import Path
