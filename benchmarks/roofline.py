@@ -3,13 +3,13 @@
     python benchmarks/roofline.py [--data FOLDER] [--dim 50]
 
 The machine: fused multiply-adds on numbers in registers; square roots with a division each, in cache; rows
-of the solver's width read, changed and written back in random order, asked for ahead of time as the loop does,
-in a table as large as the two parts of a block, and in one of a gibibyte.
+of the solver's width read, changed and written back in random order, asked for ahead of time as the loop
+does, in a table as large as the two parts of a block, and in one of a gibibyte.
 
 The work: multiply-adds, roots and rows of one fact, counted from the loop (`consensus/drawn.py`): a query, a
 dot product and a gradient for each object, and a step of AdaGrad for each row and for w. The estimate adds
 the time of multiply-adds and roots and takes the larger of that and the time of the rows; "reached" is the
-share of the estimate in the time measured, by the CPU's clock, for whole epochs: plan, draws, training, merges.
+share of the estimate in the time measured, by the CPU's clock, for whole epochs, plan and merges included.
 """
 
 from __future__ import annotations

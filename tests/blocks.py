@@ -308,7 +308,11 @@ def check_drawn():
         check("complex", "bpr", stage, kind=Plain, negatives=1)
         check("complex", "softmax", stage, kind=Drawn, negatives=2, losses=("bpr", "squared", "softmax"))
     for sampling in ("degree", "range"):
-        check("diagonal", "bpr", "consensus", kind=Drawn, negatives=1, sampling=sampling)
+        trained = Drawn("diagonal", "bpr", STAGES["consensus"], negatives=3, sampling=sampling)
+        compare(trained, "consensus")
+        facts = trained.layout.facts
+        own = facts.objects[facts.relations == facts.relations[trained.order[0]]]
+        assert np.isin(trained.pools, own if sampling == "range" else facts.objects).all()
 
 
 def found(entries, first, last, value):

@@ -10,7 +10,7 @@ import os
 import queue
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from types import TracebackType
 from typing import Any
@@ -41,6 +41,7 @@ class Waves:
         self._stop = np.zeros(1, np.uint8)
         kind = Drawn if state.form.few else Pooled
         self._trainer: Trainer = kind(layout, state, config, self.workers, self._stop, only)
+        self._ahead: tuple[int, Future[Plan] | None] = (0, None)
 
     def __enter__(self) -> Waves:
         return self
@@ -52,7 +53,7 @@ class Waves:
 
     def sweep(self, state: WaveState, epoch: int) -> WaveSwept:
         """Run one epoch, wave by wave, merging into `state`."""
-        plan = self._trainer.plan(epoch)
+        plan = self._plan(epoch)
         done: list[Done] = []
         seconds = merging = moved = 0.0
         block_seconds = []
@@ -75,6 +76,14 @@ class Waves:
             workers=self.workers,
             block_seconds=block_seconds,
         )
+
+    def _plan(self, epoch: int) -> Plan:
+        """Hand on the epoch's plan, and have whoever is free first make the next one."""
+        (ahead, plan), self._ahead = self._ahead, (0, None)
+        found = plan.result() if plan is not None and ahead == epoch else self._trainer.plan(epoch)
+        if self.workers > 1:
+            self._ahead = (epoch + 1, self._pool.submit(self._trainer.plan, epoch + 1))
+        return found
 
     def _run_wave(self, state: WaveState, plan: Plan, numbers: range, epoch: int) -> list[Done]:
         """Train the blocks of one wave, whichever thread is free; hand them on in their order."""

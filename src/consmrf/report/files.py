@@ -88,7 +88,9 @@ def info_to_dict(info: Info) -> dict[str, Any]:
         "skipped_triples": info.skipped_triples,
         "seconds": info.seconds,
         "rounds": [
-            {name: x for name, x in asdict(r).items() if name != "block_seconds"}  # of use to a benchmark only
+            {
+                name: x for name, x in asdict(r).items() if name != "block_seconds"
+            }  # of use to a benchmark only
             for r in info.rounds
         ],
     }
