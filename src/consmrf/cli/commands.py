@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
+from consmrf.cli.auditing import audit
 from consmrf.cli.options import Comparing, Ranking, Reading, Settings, described, flag, whole
 from consmrf.cli.terminal import explain, say, silence
 from consmrf.config import Config
@@ -54,7 +55,7 @@ def run(arguments: Sequence[str] | None) -> int:
 
 def _typed(arguments: Sequence[str]) -> list[str]:
     """Let "-" be a file: cyclopts takes it for an option, but not "./-", and Path makes the two equal."""
-    files = list(arguments[:1]) in (["fit"], ["evaluate"])
+    files = list(arguments[:1]) in (["fit"], ["evaluate"], ["audit"])
     return ["./-" if files and token == "-" else token for token in arguments]
 
 
@@ -242,6 +243,9 @@ def info(
 
     plain = model_to_dict(_load(model))
     say(to_json(plain) if json else told(plain))
+
+
+app.command(audit)
 
 
 @app.command
