@@ -53,7 +53,10 @@ class Settings:
     ] = None
     dim: Annotated[int | None, whole("features per entity, k")] = None
     max_epochs: Annotated[int | None, whole("the most passes over the data")] = None
-    learning_rate: Annotated[float | None, described("η, the step of AdaGrad")] = None
+    learning_rate: Annotated[float | None, described("η, the step")] = None
+    optimizer: Annotated[
+        str | None, described("adagrad; sgd: plain steps, with at most 7 negatives (wave)")
+    ] = None
     regulariser: Annotated[str | None, described("Ω: n3 or l2")] = None
     reg: Annotated[float | None, described("λ, its strength; too large, and the factors vanish")] = None
     reg_weight: Annotated[
