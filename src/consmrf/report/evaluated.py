@@ -69,7 +69,8 @@ def judge(
         if (found := calibrate(model, facts, known, n_entities, seed=first.options.seed)) is not None
     }
     examples: dict[str, list[Example]] = {}
-    if "mrr" in first.measured.metrics and any(side in first.measured.expected for side in SIDES):
+    ends = any(side in first.measured.expected for side in SIDES)
+    if first.protocol == "full" and ends and "mrr" in first.measured.metrics:
         for relation in worst_relations(first):
             own = worst_queries(models[name], first, known, relation)
             if own:
@@ -240,7 +241,8 @@ def _all_figures(judged: Judged) -> str:
         "behind it. Metrics adjusted for chance are 0 for a random order and 1 at best. MAP, NDCG, precision "
         "and recall are of lists: a query's right answers in the test, ranked together."
     )
-    more = [further(judged.plain)] if tree["protocol"] == "full" else []
+    rest = further(judged.plain)
+    more = [rest] if len(rest.head) > 1 else []
     table = relations(judged.plain, sorted(tree["relations"]))
     return section(
         "All figures", figures(judged.plain), *more, paragraph(words), folded("Every relation", table)

@@ -137,7 +137,12 @@ def info_to_dict(info: Info) -> dict[str, Any]:
         "best_round": info.best_round,
         "skipped_triples": info.skipped_triples,
         "seconds": info.seconds,
-        "rounds": [asdict(r) for r in info.rounds],
+        "rounds": [
+            {
+                name: x for name, x in asdict(r).items() if name != "block_seconds"
+            }  # of use to a benchmark only
+            for r in info.rounds
+        ],
     }
 
 
