@@ -125,8 +125,8 @@ def test_without_reciprocal_relations_subjects_are_ranked_by_the_same_parameters
     assert len(model.predictor.w) == 4
     s, r, o = model.entities[3], model.relations[2], model.entities[50]
     forward, backward = model.score_objects(s, r)[50], model.score_subjects(r, o)[3]
-    own = model.predictor.delta_rows[model.predictor._own(2)]
-    b = model.predictor.b[50, 0] + sum(model.predictor.delta_b[model.predictor._own(2)][own == 50])
+    own = model.predictor.delta_rows[model.predictor.own(2)]
+    b = model.predictor.b[50, 0] + sum(model.predictor.delta_b[model.predictor.own(2)][own == 50])
     s, r, _ = planted[0].triples.T
     share = (np.sum(s == 3) + 0.5) / (len(s) + 60)
     prior = np.log(np.sum((s == 3) & (r == 2)) + 20 * share)
@@ -167,7 +167,7 @@ def test_scores_are_those_of_the_definition(planted):
     predictor = fitted(train, test, max_epochs=12).model.predictor
     for turned, r in ((False, 1), (True, 2)):
         at = r + 4 * turned
-        view, own = predictor.view(at).astype(np.float64), predictor._own(at)
+        view, own = predictor.view(at).astype(np.float64), predictor.own(at)
         half = 4
         a = view[:, :half] + 1j * view[:, half:]
         w = predictor.w[at][:half] + 1j * predictor.w[at][half:]
