@@ -17,6 +17,8 @@ from consmrf.predictors import Factors
 
 __all__ = ["Counted"]
 
+Floats = NDArray[np.float64]
+
 # α: how many facts of a relation the whole graph's shares are worth.
 _WORTH = 20.0
 # What every entity is given to begin with, so that a share is never 0.
@@ -49,23 +51,28 @@ class Counted:
         surplus = np.log(met + np.exp(prior)) - prior
         return cls(log_share.astype(np.float32), surplus.astype(np.float32), relation)
 
-    def mixed(self, factors: Factors, tau: NDArray[np.float64], beta: NDArray[np.float64]) -> Factors:
-        """Hand on the factors with a share τ_r of each departure, and β_r times the counts."""
+    def mixed(self, factors: Factors, tau: Floats, iota: Floats, beta: Floats) -> Factors:
+        """Hand on the factors with the share τ_r of Δ_r, ι_r of the own intercepts, and β_r of the counts."""
         delta: NDArray[Any] = factors.delta
         if not tau.any():
             delta = delta[:, :0]
         elif delta.shape[1] and (tau != 1).any():
-            delta = delta * tau[self.relation].astype(delta.dtype)[:, None]
+            delta = delta * self._by_row(tau, delta)[:, None]
+        b = factors.delta_b
+        if (iota != 1).any():
+            b = b * self._by_row(iota, b)
         if not beta.any():
-            return replace(factors, delta=delta)
-        b = factors.delta_b + beta[self.relation].astype(np.float32) * self.surplus
+            return replace(factors, delta=delta, delta_b=b)
         return replace(
             factors,
             delta=delta,
-            delta_b=b.astype(factors.delta_b.dtype),
+            delta_b=(b + self._by_row(beta, b) * self.surplus).astype(b.dtype, copy=False),
             log_share=self.log_share,
             beta=beta.astype(np.float32),
         )
+
+    def _by_row(self, shares: Floats, like: NDArray[Any]) -> NDArray[Any]:
+        return shares.astype(like.dtype)[self.relation]
 
 
 def _shares(ends: NDArray[np.int32], n_entities: int) -> NDArray[np.float64]:
