@@ -16,6 +16,7 @@ SOLVERS = ("wave", "paper")
 SCORERS = ("identity", "diagonal", "complex", "full")
 LOSSES = ("softmax", "bpr", "logistic", "squared")
 REGULARISERS = ("n3", "l2")
+REG_WEIGHTS = ("frequency", "uniform")
 SAMPLINGS = ("uniform", "degree", "range")
 PRECISIONS = ("single", "double")
 
@@ -62,10 +63,14 @@ class Config:
     solver: str = "wave"  # wave: ours; paper: Algorithms 1 and 2 as printed
     scorer: str = _DEFAULT  # the form of W_r: identity (CMF), diagonal (CD/PARAFAC), complex, full (RESCAL)
     loss: str = _DEFAULT  # L_r: softmax, bpr, logistic or squared / bpr
+    losses: Mapping[str, str] | tuple[tuple[str, str], ...] | None = (
+        None  # L_r of relations that have another
+    )
     dim: int = 50  # k
     learning_rate: float = _DEFAULT  # η, the step of AdaGrad: 0.1 / 0.5
     regulariser: str = _DEFAULT  # Ω: n3 or l2 / l2
     reg: float = _DEFAULT  # λ: 0.1 / 0.005
+    reg_weight: str = "frequency"  # Ω counts at each fact that touches an entity, or is uniform over entities
     rho: float = _DEFAULT  # ρ: 10 in all for an entity of a relation / 0.0005 in every step
     negatives: int = _DEFAULT  # objects that a fact is ranked against in a step: 256 / 1
     sampling: str = "uniform"  # where they are drawn from: uniform, degree, or the relation's own range
@@ -116,6 +121,8 @@ class Config:
                     f"targets = {self.targets!r}: must be labels of relations, or None for all"
                 )
             object.__setattr__(self, "targets", tuple(targets))
+        if self.losses is not None:
+            object.__setattr__(self, "losses", _losses(self.losses))
         if self.solver == "paper" and self.method != "popularity":
             if self.method == "shared":
                 raise SettingError("method = 'shared': one A for all relations is trained by solver = 'wave'")
@@ -141,9 +148,13 @@ class Config:
         """The most rounds: the wave solver's are epochs, Algorithm 1's are `inner_epochs` of them."""
         return self.max_epochs if self.solver == "wave" else -(-self.max_epochs // self.inner_epochs)
 
+    def loss_of(self, relation: str) -> str:
+        """Hand on the loss of the relation with this label."""
+        return dict(self.losses or ()).get(relation, self.loss)
+
     def to_dict(self) -> dict[str, Any]:
         """Hand on the settings as plain values, for a manifest or a report."""
-        return asdict(self)
+        return asdict(self) | {"losses": None if self.losses is None else dict(self.losses)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
@@ -161,13 +172,16 @@ _CHOICES = {
     "scorer": SCORERS,
     "loss": LOSSES,
     "regulariser": REGULARISERS,
+    "reg_weight": REG_WEIGHTS,
     "sampling": SAMPLINGS,
     "precision": PRECISIONS,
 }
 # What Algorithms 1 and 2 are written for.
 _PAPER_ONLY = {
     "loss": "bpr",
+    "losses": None,
     "regulariser": "l2",
+    "reg_weight": "frequency",
     "negatives": 1,
     "sampling": "uniform",
     "reciprocal": False,
@@ -191,6 +205,23 @@ _REAL = (
     ("init_scale", 0.0, True),
     ("tol", 0.0, False),
 )
+
+
+def _losses(given: Any) -> tuple[tuple[str, str], ...] | None:
+    """Hand on (relation, loss) ordered by relation, to be compared and hashed; None where there are none."""
+    try:
+        losses = {str(relation): loss for relation, loss in dict(given).items() if isinstance(relation, str)}
+        good = len(losses) == len(given)
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise SettingError(
+            f"losses = {given!r}: must give labels of relations a loss each, such as {{'rates': 'squared'}}"
+        )
+    for relation, loss in losses.items():
+        if loss not in LOSSES:
+            raise SettingError(f"losses[{relation!r}] = {loss!r}: must be one of {', '.join(LOSSES)}")
+    return tuple(sorted(losses.items())) or None
 
 
 def _check_whole(name: str, value: object, least: int, most: int) -> None:
