@@ -30,11 +30,11 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "learning_rate": 0.1,
         "regulariser": "n3",
         "reg": 0.1,
-        "rho": 1.0,
+        "rho": 10.0,
         "negatives": 256,
         "max_epochs": 60,
         "tol": 0.0,
-        "patience": 3,
+        "patience": 5,
         "reciprocal": True,
     },
     "paper": {
@@ -71,7 +71,7 @@ class Config:
     regulariser: str = _DEFAULT  # Ω: n3 or l2 / l2
     reg: float = _DEFAULT  # λ: 0.1 / 0.005
     reg_weight: str = "frequency"  # Ω counts at each fact that touches an entity, or is uniform over entities
-    rho: float = _DEFAULT  # ρ: 1 in all for an entity of a relation / 0.0005 in every step
+    rho: float = _DEFAULT  # ρ: 10 in all for an entity of a relation / 0.0005 in every step
     negatives: int = _DEFAULT  # objects that a fact is ranked against in a step: 256 / 1
     sampling: str = "uniform"  # where they are drawn from: uniform, degree, or the relation's own range
     reciprocal: bool = _DEFAULT  # whether subjects are ranked by an inverse relation with a view of its own
