@@ -227,6 +227,26 @@ def test_the_papers_protocol_and_its_options(capsys, files, tmp_path):
     assert "against 7 sampled objects" in out
 
 
+def test_a_sample_says_what_it_was_drawn_from(capsys, files, tmp_path):
+    asked = ["evaluate", files / "model", files / "test.tsv", "--json", tmp_path / "e.json"]
+    out = done(capsys, *asked, "--sample", "20", "--html", tmp_path / "e.html")
+    told = json.loads((tmp_path / "e.json").read_text())
+    whole = len(read_triples(files / "test.tsv"))
+    assert (told["triples"]["scored"], told["triples"]["drawn_from"]) == (20, whole)
+    assert f"20 triples scored, drawn from {whole:,}, each relation its share" in out
+    assert "ap" not in told["both"]
+
+
+def test_drawn_candidates_print_the_auc_alone(capsys, files, tmp_path):
+    asked = ["evaluate", files / "model", files / "test.tsv", "--json", tmp_path / "e.json"]
+    out = done(capsys, *asked, "--auc-candidates", "9", "--threads", "2", "--html", tmp_path / "e.html")
+    told = json.loads((tmp_path / "e.json").read_text())
+    assert set(told["both"]) == {"auc", "count"}
+    assert "9 of them drawn for each query, for AUC alone" in out
+    assert "AUC" in out
+    assert "MRR" not in out
+
+
 def test_one_side_and_every_relation(capsys, files):
     out = done(capsys, "evaluate", files / "model", files / "test.tsv", "--sides", "subjects", "--relations")
     assert "\nsubjects: model" in out

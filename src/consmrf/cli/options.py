@@ -172,6 +172,12 @@ class Ranking:
     unseen: Annotated[
         str, described("full protocol: triples with an unseen label: leave-out, or worst (ranked last)")
     ] = "leave-out"
+    sample: Annotated[
+        int | None, whole("full protocol: test triples drawn, each relation its share; default: all")
+    ] = None
+    auc_candidates: Annotated[
+        int | None, whole("full protocol: draw so many candidates per query, for AUC alone; default: all")
+    ] = None
     memory: Annotated[int, whole("MiB for scores")] = 512
     threads: Annotated[int | None, whole("default: one per core; the same figures for any number")] = None
     seed: Annotated[int, whole("of drawn objects and of the intervals' resampling")] = 0
@@ -190,6 +196,8 @@ class Ranking:
             candidates=self.candidates,
             sides=tuple(dict.fromkeys(ends)),
             unseen=self.unseen,
+            sample=self.sample,
+            auc_candidates=self.auc_candidates,
             memory_mib=self.memory,
             threads=self.threads,
             seed=self.seed,

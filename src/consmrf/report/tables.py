@@ -268,10 +268,14 @@ def conditions(evaluation: Figures) -> str:
     """Say what the figures hold for: protocol, candidates, filter, and what was left out."""
     triples, known = evaluation["triples"], ", ".join(evaluation["filter"])
     unseen = "ranked last" if evaluation["options"]["unseen"] == "worst" else "left out"
+    drawn = evaluation["options"].get("auc_candidates")
     kind = "sampled objects" if evaluation["protocol"] == "paper" else "entities"
+    kind += "" if drawn is None else f", {drawn:,} of them drawn for each query, for AUC alone"
+    whole = triples.get("drawn_from")
+    sample = "" if whole is None else f", drawn from {whole:,}, each relation its share"
     return (
         f"{evaluation['protocol']} protocol: against {evaluation['candidates']:,} {kind}, "
-        f"without known facts: {known}. {triples['scored']:,} triples scored; "
+        f"without known facts: {known}. {triples['scored']:,} triples scored{sample}; "
         f"{unseen}: {triples['unseen_entity']:,} with an unseen entity, "
         f"{triples['unseen_relation']:,} with an unseen relation."
     )
