@@ -1,4 +1,4 @@
-"""RESCAL beside the package `rescal`: the same tensor, rank, λ and number of steps; objective, factors and time.
+"""RESCAL beside the package `rescal`: the same tensor, rank, λ and number of steps; objectives and factors.
 
     python benchmarks/rescal_peer.py --peer-python PYTHON [--data FOLDER] [--names nations umls kinship]
 
