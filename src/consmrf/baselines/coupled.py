@@ -75,8 +75,9 @@ class Coupled:
             loss, rejections = loss + found, rejections + rejected
             samples += self._config.inner_epochs * each.draws
         seconds = time.perf_counter() - begun
-        factors = self._table[:, : self._config.dim]
-        squares = float(np.einsum("ij,ij->", factors, factors, dtype=np.float64))
+        loss += 0.0 * float(np.sum(self._table, dtype=np.float64))  # not finite where anything is not
+        apart = self._delta()
+        squares = float(np.einsum("ij,ij->", apart, apart, dtype=np.float64))
         rows = len(self._table)
         return Pass(loss, samples, rejections, rows, squares, local_total=seconds, seconds=seconds)
 
@@ -116,8 +117,13 @@ class Coupled:
         for target, row in self._row_of_w.items():
             w[target] = self._w[row, :weights]
         none = np.empty(0, z.dtype)
-        delta = self._table[n:, :k] - z[self._layout.facts.view_entities]
-        return WaveViews(z, none.reshape(0, 2), w, delta, none)
+        return WaveViews(z, none.reshape(0, 2), w, self._delta(), none)
+
+    def _delta(self) -> Floats:
+        """Hand on how far the targets' own rows are from the common ones."""
+        n, k = self._layout.n_entities, self._config.dim
+        delta: Floats = self._table[n:, :k] - self._table[self._layout.facts.view_entities, :k]
+        return delta
 
     def factors(self, views: WaveViews) -> Factors:
         """Hand on the predictor; a relation that is no target is predicted by what all have in common."""

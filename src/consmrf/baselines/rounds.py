@@ -30,11 +30,11 @@ class Crew(Protocol):
 class Pass:
     """What one round did."""
 
-    loss: float  # summed over the samples
+    loss: float  # summed over the samples; not finite where anything is not
     samples: int
     rejected: int
     touched_rows: int
-    squares: float  # what the factors have moved from where they began, squared; or 0
+    squares: float  # how far rows of relations' own are from what they share, or began at, squared
     local_total: float
     seconds: float
     workers: int = 1
