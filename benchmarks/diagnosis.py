@@ -166,7 +166,7 @@ def run(splits: Splits, variant: Variant) -> Solution:
             engine.sweep,
             config,
             average=variant.average,
-            validate=lambda views: score(factors(views, config)),
+            validate=lambda views: score.measure(factors(views, config)),
         )
 
 

@@ -6,27 +6,19 @@ Pure functions. A row of values is one query, or one cluster of queries that are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consmrf.evaluation.intervals import bootstrap_sums, percentile_interval
+from consmrf.evaluation.significance import Verdict, verdict
 
 __all__ = ["CONFIDENCE", "Estimate", "Verdict", "at_least_as_good", "better_than_all", "estimate", "paired"]
 
 CONFIDENCE = 0.95
 REPEATS = 2000
 Values = NDArray[np.float64]
-
-
-class Verdict(Enum):
-    """What a paired interval says of ours against theirs."""
-
-    BETTER = "better"
-    TIED = "tied"
-    WORSE = "worse"
 
 
 class Estimate(NamedTuple):
@@ -39,9 +31,7 @@ class Estimate(NamedTuple):
     @property
     def verdict(self) -> Verdict:
         """Read the mean as a difference: better or worse where the interval leaves out zero."""
-        if self.low > 0:
-            return Verdict.BETTER
-        return Verdict.WORSE if self.high < 0 else Verdict.TIED
+        return verdict(self.low, self.high)
 
 
 def estimate(values: Values, *, repeats: int = REPEATS, seed: int = 0) -> Estimate:

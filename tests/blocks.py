@@ -1,11 +1,14 @@
-"""One block of one batch of the wave solver, and the objective that it has to descend.
+"""One block of the wave solver, and the objective that it has to descend.
 
 Run as a program, it checks every form of the kernels; with NUMBA_DISABLE_JIT=1 that takes seconds, since the
 kernels are then the Python that they are written in.
 """
 
 import warnings
-from itertools import product
+from dataclasses import replace
+from functools import cached_property
+from itertools import chain, product
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -24,20 +27,34 @@ from problems import random_graph
 ETA, SUMS = 1e-4, 1e12
 
 
-class Trained:
-    """One block of one batch, trained with steps so small that they add up to the gradient."""
+def told(graph, seed):
+    """The graph with weights, some of them 0, and values that every loss can aim at."""
+    rng = np.random.default_rng(seed)
+    n = len(graph)
+    return replace(graph, weights=rng.choice([0, 0.5, 1, 3], size=n), values=rng.uniform(size=n))
 
-    def __init__(self, scorer, loss, stage, *, regulariser="n3", pool=16, seed=0, sampling="uniform"):
+
+class Trained:
+    """One block, trained with steps so small that they add up to the gradient.
+
+    `terms` gives the facts weights and values, and all entities the same share of the regulariser. `losses`
+    are those of the three relations where they differ; the block has facts of two of them then. `graph` and
+    `order` replace the block's facts.
+    """
+
+    def __init__(self, scorer, loss, stage, *, seed=0, terms=False, losses=(), **more):
         self.graph = random_graph(seed, n_entities=30, sizes=(40, 25, 12))
+        if terms:
+            self.graph = told(self.graph, seed)
+        self.graph = more.pop("graph", self.graph)
+        self.order = more.pop("order", None)
+        touches = more.pop("touches", None)
         self.config = Config(
             dim=4,
             scorer=scorer,
             loss=loss,
-            regulariser=regulariser,
-            negatives=pool,
-            sampling=sampling,
-            batch=8,
             reg=0.07,
+            reg_weight="uniform" if terms else "frequency",
             rho=0.4,
             learning_rate=ETA,
             precision="double",
@@ -45,10 +62,13 @@ class Trained:
             seed=seed,
             init_scale=0.6,
             method="shared" if stage == SHARED else "consensus",
+            **{"regulariser": "n3", "negatives": 16, "batch": 8, **more},
         )
         n = len(self.graph.vocabulary.entities)
         views = () if stage == SHARED else None
-        self.layout = lay_out(partition(self.graph), n, reciprocal=True, views=views)
+        self.layout = lay_out(partition(self.graph), n, reciprocal=True, views=views, losses=losses)
+        if touches is not None:
+            self.layout = replace(self.layout, facts=self.layout.facts._replace(touches=touches))
         state = initial_wave(self.layout, self.config)
         rng = np.random.default_rng(seed)
         d = padded(4)
@@ -67,8 +87,10 @@ class Trained:
     def _run(self, state):
         with Waves(self.layout, state, self.config) as engine:
             worker, block = engine._scratch[0], engine._blocks[0]
-            first = self.layout.indptr[4]  # a twin's facts
-            self.order = np.arange(first, first + 7, dtype=np.int32)
+            if self.order is None:
+                # a twin's facts, or the last of one and the first of another, which share a pool
+                first = self.layout.indptr[5] - 4 if self.layout.losses else self.layout.indptr[4]
+                self.order = np.arange(first, first + 7, dtype=np.int32)
             block = block._replace(order=self.order)
             facts, n = self.layout.facts, self.layout.n_entities
             sizes = index_kernel(state.form)(facts, block, worker, n, (0, 1, 2))
@@ -80,7 +102,8 @@ class Trained:
             assert (worker.row_of == -1).all()
             assert (worker.place_of == -1).all()
         nz, no, nw, batches = sizes
-        assert batches == 1
+        assert batches == 1 + bool(self.layout.losses)
+        assert not worker.batches[:batches, 2].any()
         rate = float(self.numbers.own_rate)
         rests = state.form.stage == DEPARTURES  # then nothing is handed back
         self.z = self._scattered(state.rows.z, block.z_rows[: 0 if rests else nz], block.z_table, ETA)
@@ -96,57 +119,85 @@ class Trained:
 
     def objective(self, z, own, w):
         """What the batch descends, from the definitions alone."""
-        facts, dim, stage = self.layout.facts, 4, self.state.form.stage
-        r = int(facts.relations[self.order[0]])
-        role = dim + int(2 * r >= self.layout.n_relations)
-        lo, hi = facts.view_indptr[r], facts.view_indptr[r + 1]
-        slot_of = {int(e): int(lo + i) for i, e in enumerate(facts.view_entities[lo:hi])}
-        reg, rho = self.config.reg, float(self.numbers.rho[r])
+        terms = [self._terms(fact, z, own, w) for fact in self.facts]
+        value = sum(value for value, _ in terms)
+        return value, value + sum(rest for _, rest in terms)
 
-        def row(e):
-            a = z[e].copy()
-            if e in slot_of:
-                if stage == CONSENSUS:
-                    a[role] += own[slot_of[e], 0]
-                if stage == DEPARTURES:
-                    a[:dim] += own[slot_of[e]]
-                    a[role] += self.state.rows.intercepts[slot_of[e]]
-            return a
-
-        def curb(x):
-            return np.sum(np.abs(x) ** 3) / 3 if self.config.regulariser == "n3" else np.sum(x**2) / 2
-
-        scorer, loss = SCORERS[self.config.scorer], LOSSES[self.config.loss]
-        total = reg * len(self.order) * curb(w[r])
-        value = 0.0
-        for f in self.order:
-            s, o = int(facts.subjects[f]), int(facts.objects[f])
-            q = np.zeros(dim)
-            scorer.query(dim, row(s)[:dim], w[r], q)
+    @cached_property
+    def facts(self):
+        """What the definitions need to know of each of the block's facts, whatever the parameters."""
+        facts, told = self.layout.facts, []
+        for f in self.order.tolist():
+            r, s, o = int(facts.relations[f]), int(facts.subjects[f]), int(facts.objects[f])
+            lo, hi = facts.view_indptr[r], facts.view_indptr[r + 1]
+            entities = [s, o, *self.pool.tolist()]
+            slots = {int(e): int(lo + i) for i, e in enumerate(facts.view_entities[lo:hi])}
             same = (facts.relations == r) & (facts.subjects == s)
-            known = set(facts.objects[same].tolist())
-            scores, seen = [q @ row(o)[:dim] + row(o)[role]], set()
-            for e in self.pool.tolist():
-                open_ = e not in known and e not in seen
-                seen.add(e)
-                plain = q @ row(e)[:dim] + row(e)[role] + float(self.numbers.boost)
-                scores.append(plain if open_ else -np.inf)
-            scores = np.array(scores)
-            value += loss.function(scores, np.empty(len(scores)))
-            total += reg * (curb(row(s)[:dim]) + curb(row(o)[:dim]))
-            if stage == CONSENSUS:
-                total += rho / 2 * own[slot_of[o], 0] ** 2 / facts.touches[slot_of[o]]
-            if stage == DEPARTURES:
-                for e in (s, o):
-                    total += rho / 2 * np.sum(own[slot_of[e]] ** 2) / facts.touches[slot_of[e]]
-        return value, value + total
+            closed = np.isin(self.pool, facts.objects[same])
+            closed[np.setdiff1d(np.arange(len(self.pool)), np.unique(self.pool, return_index=True)[1])] = True
+            told.append(
+                SimpleNamespace(
+                    relation=r,
+                    role=4 + int(2 * r >= self.layout.n_relations),
+                    entities=entities,
+                    slots=np.array([slots.get(e, -1) for e in entities]),
+                    closed=closed,
+                    weight=float(facts.weights[f]) if len(facts.weights) else 1.0,
+                    y=float(facts.values[f]) if len(facts.values) else 1.0,
+                    loss=self.layout.losses[r] if self.layout.losses else self.config.loss,
+                    shares=[self.share_of(s), self.share_of(o)],
+                )
+            )
+        return told
+
+    def _terms(self, fact, z, own, w):
+        """The loss of a fact, and what regularisers and priors add to it."""
+        dim, stage, role = 4, self.state.form.stage, fact.role
+        rows = z[fact.entities]
+        there = fact.slots >= 0
+        if stage == CONSENSUS:
+            rows[there, role] += own[fact.slots[there], 0]
+        if stage == DEPARTURES:
+            rows[there, :dim] += own[fact.slots[there]]
+            rows[there, role] += self.state.rows.intercepts[fact.slots[there]]
+        q = np.zeros(dim)
+        SCORERS[self.config.scorer].query(dim, rows[0, :dim], w[fact.relation], q)
+        scores = rows[1:, :dim] @ q + rows[1:, role]
+        if fact.loss == "softmax" and not self.state.form.exhaustive:
+            scores[1:] += np.log(30 / len(self.pool))
+        scores[1:][fact.closed] = -np.inf
+        value = LOSSES[fact.loss].function(scores, np.empty(len(scores)), fact.y)
+        curb, reg = CURBS[self.config.regulariser], self.config.reg
+        rest = reg * curb(w[fact.relation])
+        for at in (0, 1):
+            rest += reg * fact.shares[at] * curb(rows[at, :dim])
+            if stage != SHARED:
+                slot = fact.slots[at]
+                rho, touches = self.numbers.rho[fact.relation], self.layout.facts.touches[slot]
+                rest += rho / 2 * np.sum(own[slot] ** 2) / touches
+        return fact.weight * value, fact.weight * rest
+
+    def share_of(self, e):
+        """What an entity has of λ at each touch: all, or as much as makes every entity's total the same."""
+        if self.config.reg_weight == "frequency":
+            return 1.0
+        facts = self.layout.facts
+        counts = [0.0] * 30
+        for s, o, weight in zip(facts.subjects, facts.objects, facts.weights, strict=True):
+            counts[s] += weight
+            counts[o] += weight
+        met = [n for n in counts if n]
+        return sum(met) / len(met) / counts[e] if counts[e] else 0.0
 
     def differences(self, which, h=1e-6):
         arrays = {"z": self.state.rows.z, "own": self.state.rows.own, "w": self.state.rows.w}
         values = {k: v[:, : v.shape[1] // 2].copy() for k, v in arrays.items()}
         x = values[which]
-        gradient = np.empty_like(x)
-        for i in np.ndindex(*x.shape):
+        gradient = np.zeros_like(x)
+        met = sorted({fact.relation for fact in self.facts})
+        views = [range(*self.layout.facts.view_indptr[r : r + 2]) for r in met]
+        rows = {"z": range(len(x)), "own": chain(*views), "w": met}[which]  # no others are in the objective
+        for i in product(rows, range(x.shape[1])):
             kept = x[i]
             x[i] = kept + h
             up = self.objective(values["z"], values["own"], values["w"])[1]
@@ -157,13 +208,18 @@ class Trained:
         return gradient
 
 
+CURBS = {"n3": lambda x: np.sum(np.abs(x) ** 3) / 3, "l2": lambda x: np.sum(x**2) / 2}
 STAGES = {"shared": SHARED, "consensus": CONSENSUS, "departures": DEPARTURES}
 TOLERANCE = {"rtol": 2e-4, "atol": 2e-4}
 
 
 def check(scorer, loss, stage, **settings):
     """Compare what a block hands back with finite differences of the objective."""
-    trained = Trained(scorer, loss, STAGES[stage], **settings)
+    compare(Trained(scorer, loss, STAGES[stage], **settings), stage)
+
+
+def compare(trained, stage):
+    """The same for a block that has been trained."""
     rows = trained.state.rows
     values = [x[:, : x.shape[1] // 2] for x in (rows.z, rows.own, rows.w)]
     expected = trained.objective(*values)[0]
@@ -175,16 +231,43 @@ def check(scorer, loss, stage, **settings):
         np.testing.assert_allclose(trained.w, trained.differences("w"), **TOLERANCE)
 
 
+def check_copies(scorer, loss, stage, regulariser):
+    """Compare facts that weigh 0, 1, 2 or 3 with so many copies of each: the gradients are the same."""
+    graph = random_graph(1, n_entities=30, sizes=(40, 25, 12))
+    weights = np.random.default_rng(1).integers(4, size=len(graph))
+    weighted = replace(graph, weights=weights.astype(float), values=None)
+    pool = {"negatives": 64, "batch": 64, "regulariser": regulariser, "seed": 1}  # no draws
+    once = Trained(scorer, loss, STAGES[stage], graph=weighted, **pool)
+    facts = once.layout.facts
+    order = np.repeat(once.order, facts.weights[once.order].astype(int))
+    copies = Trained(scorer, loss, STAGES[stage], graph=graph, order=order, touches=facts.touches, **pool)
+    assert len(order) != len(once.order)
+    assert abs(once.loss - copies.loss) <= 1e-9 * abs(copies.loss)
+    for name in ("z", "w", "own_gradient"):
+        one, other = getattr(once, name), getattr(copies, name)
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+        assert np.abs(one).max() > 0 or (stage == "departures" and name != "own_gradient")
+
+
 def main():
-    """Check every scorer with every loss as relations meet and as they depart, and the other regulariser."""
+    """Check every scorer with every loss as relations meet and as they depart, with and without terms."""
     # the random streams count on 64-bit numbers that overflow, and −∞ is a score that is left out
     warnings.simplefilter("ignore", RuntimeWarning)
     training.prefetch = lambda *_: None  # it has no Python form, and nothing to do there
     forms = list(product(SCORERS, LOSSES, ("consensus", "departures")))
     for scorer, loss, stage in forms:
         check(scorer, loss, stage)
+        check(scorer, loss, stage, terms=True)
     for stage in STAGES:
         check("diagonal", "bpr", stage, regulariser="l2", seed=1)
+        check("diagonal", "squared", stage, regulariser="l2", seed=1, terms=True)
+        check("complex", "softmax", stage, losses=("bpr", "squared", "softmax"))
+        check("complex", "softmax", stage, losses=("bpr", "logistic", "squared"), terms=True)
+    for sampling in ("degree", "range"):
+        check("diagonal", "bpr", "consensus", sampling=sampling, terms=True)
+    for loss in LOSSES:
+        check_copies("diagonal", loss, "consensus", "n3")
+        check_copies("full", loss, "departures", "l2")
     print(len(forms))
 
 

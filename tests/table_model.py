@@ -25,6 +25,12 @@ class TableModel:
     def subject_scores(self, relation: int, objects: np.ndarray) -> np.ndarray:
         return self._hand_on(self.table[relation][:, objects].T)
 
+    def pair_scores(self, relation: int, subjects: np.ndarray, objects: np.ndarray) -> np.ndarray:
+        return self.table[relation, subjects, objects]
+
+    def relation_scores(self, subjects: np.ndarray, objects: np.ndarray) -> np.ndarray:
+        return self._hand_on(self.table[:, subjects, objects].T.copy())
+
     def _hand_on(self, scores: np.ndarray) -> np.ndarray:
         self.rows_asked += len(scores)
         self.largest_block = max(self.largest_block, len(scores))

@@ -1,6 +1,7 @@
 """The methods we compare with: against naive copies of themselves, and on graphs whose answer is known."""
 
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -303,12 +304,15 @@ def test_alpha_may_be_a_number_a_mapping_or_a_matrix():
     number = Alpha(0.5, labels)
     np.testing.assert_array_equal(number.row(2), [0.5, 0.5, 1, 0.5])
     mapping = {"r0001": {"r0000": 0.5, "r0003": 2.0}}
-    np.testing.assert_array_equal(Alpha(mapping, labels).row(1), [0.5, 1, 0, 2])
-    np.testing.assert_array_equal(Alpha(mapping, labels).row(0), [1, 0, 0, 0])
+    named = Alpha(Config(alpha=mapping).alpha, labels)
+    np.testing.assert_array_equal(named.row(1), [0.5, 1, 0, 2])
+    np.testing.assert_array_equal(named.row(0), [1, 0, 0, 0])
     np.testing.assert_array_equal(Alpha(ALPHA, labels).row(3), ALPHA[3])
     for alpha in (mapping, ALPHA, np.array(ALPHA)):
         config = settings("dmf", alpha=alpha)
-        assert Config.from_dict(config.to_dict()) == config
+        assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+        assert hash(config) == hash(dataclasses.replace(config))
+    assert settings("dmf", alpha=mapping).to_dict()["alpha"] == mapping
     one, two = (
         fit(GRAPH, config=settings("dmf", max_epochs=2, alpha=a)).model.predictor
         for a in (0.5, [[0.5] * 4] * 4)

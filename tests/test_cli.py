@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -233,6 +234,113 @@ def test_one_side_and_every_relation(capsys, files):
     assert "\nreads: model" in out
 
 
+def test_sides_can_be_named_one_by_one(capsys, files, tmp_path):
+    asked = ["evaluate", files / "model", files / "test.tsv", "--json", tmp_path / "e.json"]
+    views = {"objects", "subjects", "both", "relation_prediction"}
+    for words, expected in (
+        (["--sides", "objects", "subjects", "relations"], views),
+        (["--sides", "both", "--sides", "relations"], views),
+        (["--sides", "relations"], {"relation_prediction"}),
+        (["--sides", "subjects"], {"subjects"}),
+    ):
+        out = done(capsys, *asked, *words)
+        told = json.loads((tmp_path / "e.json").read_text())
+        assert views & told.keys() == expected
+        assert ("relations: model" in out) == ("relations" in words)
+        assert ("Hits@5%" in out) == ("relations" in words)
+
+
+def test_unseen_labels_and_kinds_of_intervals_are_chosen(capsys, files, tmp_path):
+    (tmp_path / "t.tsv").write_text((files / "test.tsv").read_text() + "nobody\treads\tnothing\n")
+    asked = ["evaluate", files / "model", tmp_path / "t.tsv", "--json", tmp_path / "e.json"]
+    told = {}
+    for policy, said in (("leave-out", "left out: 1 with"), ("worst", "ranked last: 1 with")):
+        assert said in done(capsys, *asked, "--unseen", policy, "--intervals", "analytic")
+        told[policy] = json.loads((tmp_path / "e.json").read_text())
+        assert told[policy]["options"]["intervals"] == "analytic"
+    assert told["worst"]["both"]["count"] == told["leave-out"]["both"]["count"] + 2
+    assert told["worst"]["both"]["mrr"] < told["leave-out"]["both"]["mrr"]
+
+
+def test_every_relation_comes_with_the_groups(capsys, files):
+    out = done(capsys, "evaluate", files / "model", files / "test.tsv", "--relations")
+    assert "\nkind of relation n-n: model" in out
+    assert "\ntraining triples of the answer 10–99: popularity" in out
+    assert "adj. MRR" in out
+
+
+@pytest.mark.parametrize("protocol", ["full", "paper"])
+def test_evaluate_writes_a_page(capsys, files, tmp_path, protocol):
+    asked = ["evaluate", files / "model", files / "test.tsv", "--protocol", protocol, "--html"]
+    pages = []
+    for name in ("a.html", "b.html"):
+        done(capsys, *asked, tmp_path / name)
+        pages.append((tmp_path / name).read_text())
+    assert pages[0] == pages[1]
+    assert "<title>model on test.tsv</title>" in pages[0]
+    assert not re.search(r"url\((?!#)|@import|https?:|<script", pages[0])
+    assert sorted(os.listdir(tmp_path)) == ["a.html", "b.html"]
+
+
+# -- compare
+
+
+@pytest.fixture(scope="module")
+def ranks(files):
+    """Saved ranks of the model and of popularity."""
+    train = str(files / "train.tsv")
+    assert cli.main(["fit", train, "--method", "popularity", "--out", str(files / "popularity")]) == 0
+    for name in ("model", "popularity"):
+        saved = ["--ranks", str(files / f"{name}.ranks")]
+        assert cli.main(["evaluate", str(files / name), str(files / "test.tsv"), *saved]) == 0
+    return files / "model.ranks", files / "popularity.ranks"
+
+
+def test_compare_says_what_differs(capsys, ranks, tmp_path):
+    out = done(capsys, "compare", *ranks, "--repeats", 500, "--json", tmp_path / "c.json")
+    told = json.loads((tmp_path / "c.json").read_text())
+    one, other = (pl.read_parquet(path) for path in ranks)
+    mrr = told["views"]["both"]["mrr"]
+    assert mrr["first"] == pytest.approx((1 / one["rank"]).mean())
+    assert mrr["difference"] == pytest.approx((1 / one["rank"]).mean() - (1 / other["rank"]).mean())
+    assert told["pairs"] == {"paired": len(one), "only_first": 0, "only_second": 0, "other_candidates": 0}
+    assert f"{len(one):,} ranks are in both; 0 only in model, 0 only in popularity." in out
+    [line] = [line for line in out.splitlines() if line.startswith("MRR ") and "by relation" not in line]
+    assert line.split()[1:3] == [f"{mrr['first']:.3f}", f"{mrr['second']:.3f}"]
+    for relation, own in told["relations"].items():
+        assert f"\n{relation} " in out
+        assert own["p"] <= own["p_holm"]
+    assert out == done(capsys, "compare", *ranks, "--repeats", 500)
+
+
+def test_compare_takes_text_and_writes_a_page(capsys, ranks, tmp_path):
+    few = pl.read_parquet(ranks[1]).head(100)
+    few.write_csv(tmp_path / "few.csv")
+    out = done(
+        capsys,
+        *("compare", ranks[0], tmp_path / "few.csv", "--repeats", 200, "--html", tmp_path / "c.html"),
+        *("--metric", "hits@10", "--relations", "--seed", 3, "--confidence", 0.9),
+    )
+    total = len(pl.read_parquet(ranks[0]))
+    assert f"100 ranks are in both; {total - 100:,} only in model, 0 only in few." in out
+    assert "Hits@10 by relation" in out
+    assert "intervals (90%)" in out
+    text = (tmp_path / "c.html").read_text()
+    assert "<title>model and few, compared</title>" in text
+    assert "Where model is better than few:" in text
+
+
+def test_two_files_of_one_name_are_told_apart(capsys, ranks, tmp_path):
+    (tmp_path / "model.ranks").write_bytes(ranks[0].read_bytes())
+    out = done(
+        capsys, "compare", ranks[0], tmp_path / "model.ranks", "--repeats", 100, "--html", tmp_path / "h"
+    )
+    assert f"only in {ranks[0]}" in out
+    assert f"only in {tmp_path / 'model.ranks'}" in out
+    assert "Every answer has the same rank in both." in (tmp_path / "h").read_text()
+    assert f"only in {ranks[0]} (first)" in done(capsys, "compare", ranks[0], ranks[0], "--repeats", 100)
+
+
 # -- predict
 
 
@@ -247,6 +355,20 @@ def test_predict_ranks_objects_and_subjects(capsys, files, model):
     told = json.loads(out)
     assert [a["label"] for a in told["answers"]] == [a.label for a in model.subjects("follows", user)]
     assert (told["subject"], told["relation"], told["object"]) == (None, "follows", user)
+
+
+def test_predict_ranks_relations(capsys, files, model):
+    s, r, o = (int(x) for x in model.known[0])
+    pair = model.entities[s], model.entities[o]
+    asked = ["predict", files / "model", "--subject", pair[0], "--object", pair[1]]
+    head, *rows = done(capsys, *asked, "--known", "include").splitlines()
+    assert head.split() == ["relation", "score"]
+    expected = model.relations_between(*pair, known="include")
+    assert [row.split()[0] for row in rows] == [answer.label for answer in expected]
+    assert [row.split()[0] for row in rows if row.endswith("known")] == [a.label for a in expected if a.known]
+    told = json.loads(done(capsys, *asked, "--json"))
+    assert model.relations[r] not in [answer["label"] for answer in told["answers"]]
+    assert told["relation"] is None
 
 
 def test_known_facts_are_shown_when_asked_for(capsys, files, model):
@@ -295,7 +417,7 @@ def test_info_has_no_departures_where_there_is_no_consensus(capsys, files, tmp_p
 
 def test_help_and_version(capsys):
     out = done(capsys, "--help")
-    for command in ("fit", "evaluate", "predict", "info", "demo"):
+    for command in ("fit", "evaluate", "compare", "predict", "info", "demo"):
         assert command in out
         assert "Usage: consmrf" in done(capsys, command, "--help")
     assert done(capsys) == out

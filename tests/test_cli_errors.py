@@ -31,6 +31,10 @@ def stock(tmp_path_factory):
     (folder / "strangers.tsv").write_text("x\tlikes\ty\n")
     (folder / "full.tsv").write_text("a\tlikes\ta\na\tlikes\tb\n")
     (folder / "alone.tsv").write_text("a\tlikes\ta\n")
+    head = "s,r,o,side,rank,lower,upper,candidates\n"
+    (folder / "good.ranks").write_text(head + "a,likes,b,objects,1,1,1,3\na,likes,b,subjects,2,2,2,3\n")
+    (folder / "bad.ranks").write_text(head + "a,likes,b,objects,1,1,1,3\na,likes,b,subjects,9,9,9,3\n")
+    (folder / "other.ranks").write_text(head + "x,likes,y,objects,1,1,1,3\n")
     (folder / "folder").mkdir()
     (folder / "folder" / "mine.txt").write_text("mine")
     assert (
@@ -146,18 +150,55 @@ MISTAKES = [
     (EVALUATE + "--candidates 0", 1, "candidates = 0"),
     (EVALUATE + "--memory 0", 1, "memory_mib = 0"),
     (EVALUATE + "--seed -1", 1, "seed = -1"),
+    (EVALUATE + "--unseen best", 1, "unseen = 'best': must be one of leave-out, worst"),
+    (EVALUATE + "--unseen worst --protocol paper", 1, "unseen = 'worst': the paper protocol"),
+    (EVALUATE + "--intervals none", 1, "intervals = 'none'"),
+    (EVALUATE + "--html {t}/no/p.html", 1, "p.html: the folder"),
+    # comparisons
+    ("compare {s}/absent.ranks {s}/good.ranks", 1, "absent.ranks: cannot be read: No such file"),
+    ("compare {s}/good.ranks {s}/good.tsv", 1, "good.tsv: no column s, r, o, side"),
+    ("compare {s}/good.ranks {s}/binary.tsv", 1, "binary.tsv: "),
+    ("compare {s}/good.ranks {s}/bad.ranks", 1, "bad.ranks: row 2 ("),
+    ("compare {s}/good.ranks {s}/other.ranks", 1, "no rank of one has the same s, r, o and side"),
+    ("compare {s}/good.ranks {s}/good.ranks --metric best", 1, "metric = 'best': must be one of mrr"),
+    ("compare {s}/good.ranks {s}/good.ranks --repeats 5", 1, "repeats = 5"),
+    ("compare {s}/good.ranks {s}/good.ranks --confidence 2", 1, "confidence = 2.0"),
+    ("compare {s}/good.ranks {s}/good.ranks --json {t}/no/c.json", 1, "c.json: the folder"),
+    ("compare {s}/good.ranks {s}/good.ranks --html {t}", 1, "is a folder"),
+    ("compare {s}/good.ranks", 2, "SECOND"),
+    # audits
+    ("audit {s}/absent.tsv", 1, "absent.tsv"),
+    ("audit {s}/two.tsv", 1, "two.tsv:2: "),
+    ("audit {s}/good.tsv --valid {s}/absent.tsv", 1, "absent.tsv"),
+    ("audit {s}/good.tsv --test {s}/empty.tsv", 1, "empty.tsv: "),
+    ("audit {s}/good.tsv --share 0", 1, "share = 0.0: must be a share above 0"),
+    ("audit {s}/good.tsv --symmetric nan", 1, "symmetric = nan"),
+    ("audit {s}/good.tsv --density 1.1", 1, "density = 1.1"),
+    ("audit {s}/good.tsv --functional -1", 1, "functional = -1.0"),
+    ("audit {s}/good.tsv --least 0", 1, "least = 0"),
+    ("audit {s}/absent.tsv --json {t}/no/a.json", 1, "a.json: the folder"),
+    ("audit {s}/absent.tsv --html {t}", 1, "is a folder; give the name of a file"),
+    ("audit {s}/good.tsv --write-clean {t}/c", 1, "nothing is held out that could leak"),
+    ("audit {s}/absent.tsv --test {s}/good.tsv --write-clean {s}/folder", 1, "folder: is not empty"),
+    ("audit {s}/absent.tsv --test {s}/good.tsv --write-clean {s}/good.tsv", 1, "is not a folder"),
+    ("audit {s}/absent.tsv --test {s}/good.tsv --write-clean {t}/no/c", 1, "does not exist"),
+    ("audit {s}/good.tsv --test {s}/good.tsv --write-clean {t}/c", 1, "nothing would be left of test"),
     # predictions
     ("predict {s}/model --relation lieks --subject a", 1, "unknown relation 'lieks'"),
     ("predict {s}/model --relation lieks --subject a", 1, "the nearest known: 'likes'"),
     ("predict {s}/model --relation likes --subject z", 1, "unknown entity 'z'"),
     ("predict {s}/model --relation likes --object z", 1, "unknown entity 'z'"),
     ("predict {s}/model --relation likes --subject a --object z", 1, "unknown entity 'z'"),
-    ("predict {s}/model --relation likes", 1, "give --subject, --object, or both"),
+    ("predict {s}/model --relation likes", 1, "give two of --subject, --relation and --object"),
+    ("predict {s}/model --subject a", 1, "give two of --subject, --relation and --object"),
+    ("predict {s}/model --subject a --object z", 1, "unknown entity 'z'"),
     (PREDICT + "--top 0", 1, "top = 0"),
     (PREDICT + "--known maybe", 1, "known = 'maybe'"),
     (PREDICT + "--view side", 1, "view = 'side'"),
     # command lines that cannot be parsed
     ("fly", 2, 'Unknown command "fly"'),
+    ("audit", 2, "TRAIN"),
+    ("audit {s}/good.tsv --least many", 2, "--least"),
     ("fit --out {t}/m", 2, "TRAIN"),
     ("fit {s}/good.tsv", 2, "--out"),
     (FIT + "--dim many", 2, "--dim"),
@@ -166,7 +207,6 @@ MISTAKES = [
     (FIT + "--dimension 4", 2, "--dimension"),
     ("evaluate {s}/model", 2, "TEST"),
     ("evaluate {s}/model {s}/good.tsv {s}/good.tsv", 2, "good.tsv"),
-    ("predict {s}/model --subject a", 2, "--relation"),
 ]
 
 
@@ -220,7 +260,7 @@ def test_a_full_disk_leaves_what_was_there(stock, tmp_path, replaced):
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("option", ["--json", "--ranks"])
+@pytest.mark.parametrize("option", ["--json", "--ranks", "--html"])
 @pytest.mark.parametrize("old", [None, b"old"])
 def test_figures_are_written_whole_or_not_at_all(capsys, monkeypatch, stock, tmp_path, option, old):
     if old is not None:

@@ -54,6 +54,23 @@ def brute_force(model, side, relation, label, known):
 
 @pytest.mark.parametrize("known", ["exclude", "include"])
 @BOTH
+def test_relations_between_two_entities_are_ranked(kind, known):
+    model = make_model(kind, n=30)
+    facts = {tuple(t) for t in model.known.tolist()}
+    for s, subject in enumerate(ENTITIES):
+        for o, obj in enumerate(ENTITIES):
+            scores = model.score_relations(subject, obj)
+            if kind == "factors":
+                each = [model.score(subject, r, obj) for r in RELATIONS]
+                np.testing.assert_allclose(scores, each, rtol=1e-5, atol=1e-6)
+            order = sorted(range(R), key=lambda r: (-scores[r], r))
+            told = [Answer(RELATIONS[r], float(scores[r]), (s, r, o) in facts) for r in order]
+            expected = [answer for answer in told if known == "include" or not answer.known]
+            assert model.relations_between(subject, obj, known=known) == expected
+
+
+@pytest.mark.parametrize("known", ["exclude", "include"])
+@BOTH
 def test_rankings_equal_brute_force(kind, known):
     model = make_model(kind)
     for relation in RELATIONS:

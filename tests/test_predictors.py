@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -79,6 +80,59 @@ def test_no_subjects_no_rows_and_read_only_arrays():
     assert factors.object_scores(0, np.array([], np.int32)).shape == (0, E)
     scores = factors.object_scores(0, np.array([1], np.int32))
     scores[:] = 0  # the caller may mask what it was given
+
+
+def with_intercepts(reciprocal):
+    """Factors with every kind of intercept, for relations of their own and turned round."""
+    rng, factors = np.random.default_rng(5), make_factors("complex")
+    times = 2 if reciprocal else 1
+    rows = np.tile(factors.delta_rows, times)
+    indptr = factors.delta_indptr
+    return replace(
+        factors,
+        shared="z",
+        reciprocal=reciprocal,
+        w=np.tile(factors.w, (times, 1)),
+        delta_indptr=np.concatenate([indptr, indptr[-1] + indptr[1:]]) if reciprocal else indptr,
+        delta_rows=rows,
+        delta=rng.normal(size=(len(rows), K)),
+        b=rng.normal(size=(E, 2)),
+        delta_b=rng.normal(size=len(rows)),
+        log_share=rng.normal(size=(E, 2)),
+        beta=rng.normal(size=R * times),
+    )
+
+
+@pytest.mark.parametrize(
+    "predictor",
+    [
+        *(make_factors(scorer) for scorer in SCORERS),
+        with_intercepts(False),
+        with_intercepts(True),
+        with_intercepts(True).consensus(),
+        Counts.from_triples(np.random.default_rng(0).integers(0, R, (20, 3)).astype(np.int32), E, R),
+    ],
+)
+def test_pairs_are_scored_as_objects_are(predictor):
+    subjects, objects = (x.ravel().astype(np.int32) for x in np.indices((E, E)))
+    for relation in range(R):
+        expected = predictor.object_scores(relation, np.arange(E, dtype=np.int32))
+        found = predictor.pair_scores(relation, subjects, objects)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found.reshape(E, E), expected, rtol=1e-5, atol=1e-5)
+        if isinstance(predictor, Factors):
+            scores = predictor.relation_scores(subjects, objects)
+            assert scores.shape == (E * E, R)
+            np.testing.assert_array_equal(scores[:, relation], found)
+
+
+def test_counts_rank_relations_by_their_triples():
+    counts = Counts.from_triples(np.array([[0, 2, 1], [1, 2, 1], [2, 0, 0], [3, 1, 0]], np.int32), 4, 4)
+    scores = counts.relation_scores(np.array([0, 3], np.int32), np.array([2, 2], np.int32))
+    assert scores.tolist() == [[1, 1, 2, 0]] * 2
+    earlier = {name: array for name, array in counts.arrays().items() if name != "relations"}
+    with pytest.raises(SettingError, match="fit again"):
+        Counts.from_arrays(earlier, {}).relation_scores(np.array([0], np.int32), np.array([0], np.int32))
 
 
 def brute_force_ranks(triples, relation, side):
@@ -178,6 +232,7 @@ def spoilt_counts():
         {**a, "objects_indptr": a["objects_indptr"][:0], "subjects_indptr": a["subjects_indptr"][:0]},
         {},
     )
+    yield "fewer relations counted", {**a, "relations": a["relations"][:-1]}, {}
     yield "fewer ranks", {**a, "objects_ranks": a["objects_ranks"][:-1]}, {}
     yield "row too large", {**a, "subjects_rows": a["subjects_rows"] + E}, {}
 

@@ -100,15 +100,13 @@ def test_the_right_scorer_is_perfect() -> None:
     for s, r, o in TEST:
         model.table[r, s, o] = 1
     full, paper = both_protocols(model, TEST)
-    assert full.summary() == {
-        "mrr": 1,
-        "hits@1": 1,
-        "hits@3": 1,
-        "hits@10": 1,
-        "mr": 1,
-        "auc": 1,
-        "count": 2 * len(TEST),
-    }
+    told = full.summary()
+    assert told.pop("count") == 2 * len(TEST)
+    assert told.pop("lists") == sum(len({(t[1], t[end]) for t in TEST}) for end in (0, 2))
+    shares = {name: told.pop(name) for name in list(told) if name.startswith(("precision", "recall"))}
+    assert shares["recall@10"] == 1
+    assert set(told) == {*metrics.RANK_METRICS, *metrics.ADJUSTED_METRICS, "ap", "ndcg"}
+    assert list(told.values()) == pytest.approx([1] * len(told))
     assert paper.micro["objects"]["auc"] == 1
     assert paper.micro["objects"]["recall@5"] == 1
 
@@ -121,7 +119,9 @@ def test_single_queries_are_those_the_means_are_made_of() -> None:
         single = found.measured
         for side, values in single.expected.items():
             for i, metric in enumerate(single.metrics):
-                assert np.nanmean(values[:, i]) == pytest.approx(found.micro[side][metric])
+                weights = single.weights[side][:, i] * ~np.isnan(values[:, i])
+                mean = np.nansum(values[:, i] * weights) / weights.sum()
+                assert mean == pytest.approx(found.micro[side][metric])
         ranks, first = found.ranks, found.ranks.side == 0
         asked = list(zip(ranks.r[first].tolist(), ranks.s[first].tolist(), strict=True))
         rows = asked if found.protocol == "full" else sorted(set(asked))
@@ -231,15 +231,17 @@ def test_what_is_undefined_is_none() -> None:
     model = table_model(known=everything)
     options = EvaluationOptions(sides=("objects",))
     found = evaluate(model, graph_of(model, {(4, 0, 2), (4, 0, 3)}), options=options)
-    assert found.summary() == {
+    told = found.summary()
+    assert {name: told[name] for name in metrics.RANK_METRICS} == {
         "mrr": 1,
         "hits@1": 1,
         "hits@3": 1,
         "hits@10": 1,
         "mr": 1,
         "auc": None,
-        "count": 2,
     }
+    assert [told[name] for name in metrics.ADJUSTED_METRICS] == [None] * 5
+    assert (told["ap"], told["recall@5"], told["count"], told["lists"]) == (1, 1, 2, 1)
     assert found.intervals["objects"]["auc"] == [None, None]
     assert found.macro["objects"]["auc"] is None
     json.dumps(found.to_dict(), allow_nan=False)
@@ -274,7 +276,7 @@ def test_known_graphs_may_repeat_the_test_and_each_other() -> None:
         both_protocols(table_model(known=TRAIN | TEST), TEST, VALID | TEST | TRAIN),
         strict=True,
     ):
-        same_numbers(once, twice, but=("filter",))
+        same_numbers(once, twice, but=("filter", "categories", "relation_frequency", "answer_frequency"))
 
 
 def test_known_facts_are_never_wrong_answers() -> None:
@@ -342,7 +344,7 @@ def test_every_number_can_be_recomputed_from_the_ranks() -> None:
 def test_numbers_lie_within_their_bounds_and_intervals() -> None:
     for found in both_protocols(table_model(levels=5), TEST):
         for view, values in found.micro.items():
-            for name in values.keys() - {"count"}:
+            for name in values.keys() - {"count", "lists"}:
                 bounds, interval = found.bounds[view][name], found.intervals[view][name]
                 assert min(bounds) <= values[name] <= max(bounds)
                 assert interval[0] <= values[name] <= interval[1]
@@ -382,12 +384,15 @@ def test_the_json_layout() -> None:
         "bounds",
         "intervals",
         "relations",
+        "relation_intervals",
+        "categories",
+        "relation_frequency",
         "options",
     }
-    assert set(full.to_dict()) == shared | {"both", "objects", "subjects"}
+    assert set(full.to_dict()) == shared | {"both", "objects", "subjects", "answer_frequency"}
     assert set(paper.to_dict()) == shared | {"objects", "pairs"}
     assert (full.candidates, paper.candidates) == (N_ENTITIES, 10)
-    assert set(full.to_dict()["both"]) == {"mrr", "hits@1", "hits@3", "hits@10", "mr", "auc", "count"}
+    assert set(full.to_dict()["both"]) == {*metrics.METRICS, "count", "lists"}
     assert set(paper.to_dict()["objects"]) == {"auc", "precision@5", "recall@5", "count"}
     assert set(full.relations) == {f"r{r:04}" for r in range(N_RELATIONS)}
 
@@ -404,10 +409,13 @@ def test_the_json_layout() -> None:
         ({"confidence": 99}, "confidence = 99"),
         ({"confidence": float("nan")}, "confidence = nan"),
         ({"confidence": "high"}, "confidence = 'high'"),
-        ({"sides": ()}, "one or both of objects, subjects"),
-        ({"sides": ("objects", "objects")}, "one or both of"),
-        ({"sides": "objects"}, "one or both of"),
-        ({"sides": ([],)}, "one or both of"),
+        ({"sides": ()}, "one or more of objects, subjects, relations"),
+        ({"sides": ("objects", "objects")}, "one or more of"),
+        ({"sides": "objects"}, "one or more of"),
+        ({"sides": ([],)}, "one or more of"),
+        ({"unseen": "best"}, "unseen = 'best': must be one of leave-out, worst"),
+        ({"unseen": []}, "must be one of leave-out, worst"),
+        ({"intervals": "none"}, "intervals = 'none': must be one of bootstrap, analytic"),
     ],
 )
 def test_settings_out_of_range(settings: dict[str, object], says: str) -> None:

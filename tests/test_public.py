@@ -22,6 +22,7 @@ PUBLIC = {
     "config": {"PRESETS", "Config"},
     "consensus.solve": {"Info", "Round", "Status"},
     "errors": set(errors.__all__),
+    "evaluation.audit.audit": {"Audit", "AuditOptions", "Cleaned", "audit", "without_leaks"},
     "evaluation.protocol": {"Evaluation", "EvaluationOptions", "evaluate"},
     "fit": {"Result", "estimate_memory", "fit"},
     "graph.split": {"Split", "folds", "split"},

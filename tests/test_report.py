@@ -35,6 +35,7 @@ def evaluation(value, labels=LABELS, protocol="full"):
         "filter": ["training triples of the model (10)", "test (5)"],
         "candidates": 2500,
         "triples": {"scored": 5, "unseen_entity": 2, "unseen_relation": 1},
+        "options": {"unseen": "leave-out"},
         **dict.fromkeys(sides, metrics),
         "macro": dict.fromkeys(sides, metrics),
         "bounds": {side: {lead: [value - 0.01, value + 0.01]} for side in sides},

@@ -2,6 +2,7 @@
 
 import random
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import consmrf
+from consmrf import split
 from consmrf.baselines.counted import Counted
 from consmrf.config import Config
 from consmrf.consensus.facts import lay_out
@@ -125,7 +127,27 @@ def test_without_reciprocal_relations_subjects_are_ranked_by_the_same_parameters
     forward, backward = model.score_objects(s, r)[50], model.score_subjects(r, o)[3]
     own = model.predictor.delta_rows[model.predictor._own(2)]
     b = model.predictor.b[50, 0] + sum(model.predictor.delta_b[model.predictor._own(2)][own == 50])
-    np.testing.assert_allclose(forward - b, backward - model.predictor.b[3, 1], rtol=1e-4, atol=1e-5)
+    s, r, _ = planted[0].triples.T
+    share = (np.sum(s == 3) + 0.5) / (len(s) + 60)
+    prior = np.log(np.sum((s == 3) & (r == 2)) + 20 * share)
+    np.testing.assert_allclose(forward - b, backward - prior, rtol=1e-4, atol=1e-4)
+
+
+def test_frequent_subjects_are_ranked_first_where_nothing_else_tells():
+    rng = np.random.default_rng(0)
+    often = rng.zipf(1.6, 60).clip(max=30)
+    facts = [(s, 0, 60 + o) for s, n in enumerate(often) for o in rng.choice(60, n, replace=False)]
+    graph = graph_of(facts, 120, 1)
+    cut = split(graph, test=0.3, valid=0, seed=1)
+    model = fitted(cut.train, reciprocal=False, max_epochs=2).model
+    plain = replace(model.predictor, beta=model.predictor.beta[:0], log_share=model.predictor.log_share[:0])
+    plain = consmrf.Model(model.vocabulary, model.known, replace(plain, subject_b=plain.subject_b[:0]))
+    found, without = (
+        consmrf.evaluate(m, cut.test, known=[cut.train]).summary("subjects")["mrr"] for m in (model, plain)
+    )
+    assert found > 1.2 * without
+    squared = fitted(cut.train, reciprocal=False, max_epochs=1, loss="squared", method="shared").model
+    assert not len(squared.predictor.beta)
 
 
 def test_a_saved_model_scores_the_same(planted, tmp_path):

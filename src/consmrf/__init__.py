@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         SettingError,
         UnknownLabelError,
     )
+    from consmrf.evaluation.audit.audit import Audit, AuditOptions, Cleaned, audit, without_leaks
     from consmrf.evaluation.protocol import Evaluation, EvaluationOptions, evaluate
     from consmrf.fit import Result, estimate_memory, fit
     from consmrf.graph.split import Split, folds, split
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 __all__ = [
     "PRESETS",
     "Answer",
+    "Audit",
+    "AuditOptions",
+    "Cleaned",
     "Config",
     "ConsmrfError",
     "DataError",
@@ -55,12 +59,14 @@ __all__ = [
     "UnknownLabelError",
     "Vocabulary",
     "__version__",
+    "audit",
     "estimate_memory",
     "evaluate",
     "fit",
     "folds",
     "read_triples",
     "split",
+    "without_leaks",
     "write_triples",
 ]
 
@@ -73,6 +79,7 @@ _HOME = {
             "ConsmrfError DataError DivergedError InputError "
             "ModelFileError OutputError SettingError UnknownLabelError"
         ),
+        "evaluation.audit.audit": "Audit AuditOptions Cleaned audit without_leaks",
         "evaluation.protocol": "Evaluation EvaluationOptions evaluate",
         "fit": "Result estimate_memory fit",
         "graph.split": "Split folds split",

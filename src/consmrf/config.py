@@ -16,6 +16,7 @@ SOLVERS = ("wave", "paper", "als")
 SCORERS = ("identity", "diagonal", "complex", "full", "sme_linear", "sme_bilinear")
 LOSSES = ("softmax", "bpr", "logistic", "squared")
 REGULARISERS = ("n3", "l2")
+REG_WEIGHTS = ("frequency", "uniform")
 SAMPLINGS = ("uniform", "degree", "range")
 PRECISIONS = ("single", "double")
 
@@ -78,13 +79,17 @@ class Config:
     solver: str = "wave"  # wave: ours; paper: Algorithms 1 and 2 as printed; als: RESCAL's least squares
     scorer: str = _DEFAULT  # the form of W_r: identity (CMF), diagonal (CD/PARAFAC), complex, full (RESCAL)
     loss: str = _DEFAULT  # L_r: softmax, bpr, logistic or squared / bpr
+    losses: Mapping[str, str] | tuple[tuple[str, str], ...] | None = (
+        None  # L_r of relations that have another
+    )
     dim: int = 50  # k
     learning_rate: float = _DEFAULT  # η, the step of AdaGrad: 0.1 / 0.5
     regulariser: str = _DEFAULT  # Ω: n3 or l2 / l2
     reg: float = _DEFAULT  # λ: 0.1 / 0.005
+    reg_weight: str = "frequency"  # Ω counts at each fact that touches an entity, or is uniform over entities
     # dmf, catsmf: α_{t,r}, how much a fact of an auxiliary relation r counts where t is the target; a number
     # for all, {target: {auxiliary: α}}, or rows of numbers in the order of the relations' labels
-    alpha: float | Mapping[str, Mapping[str, float]] | tuple[tuple[float, ...], ...] = 0.25
+    alpha: float | Mapping[str, Mapping[str, float]] | tuple[tuple[Any, ...], ...] = 0.25
     rho: float = _DEFAULT  # ρ: 1 in all for an entity of a relation / 0.0005 in every step
     negatives: int = _DEFAULT  # objects that a fact is ranked against in a step: 256 / 1
     sampling: str = "uniform"  # where they are drawn from: uniform, degree, or the relation's own range
@@ -136,6 +141,8 @@ class Config:
                     f"targets = {self.targets!r}: must be labels of relations, or None for all"
                 )
             object.__setattr__(self, "targets", tuple(targets))
+        if self.losses is not None:
+            object.__setattr__(self, "losses", _losses(self.losses))
         object.__setattr__(self, "alpha", _checked_alpha(self.alpha))
         if self.method != "popularity":
             self._check_method()
@@ -169,9 +176,16 @@ class Config:
         """The most rounds: the paper's solver has `inner_epochs` epochs in each, the others have one."""
         return -(-self.max_epochs // self.inner_epochs) if self.solver == "paper" else self.max_epochs
 
+    def loss_of(self, relation: str) -> str:
+        """Hand on the loss of the relation with this label."""
+        return dict(self.losses or ()).get(relation, self.loss)
+
     def to_dict(self) -> dict[str, Any]:
         """Hand on the settings as plain values, for a manifest or a report."""
-        return asdict(self)
+        alpha: Any = self.alpha
+        if isinstance(alpha, tuple) and isinstance(alpha[0][0], str):
+            alpha = {target: dict(row) for target, row in alpha}
+        return asdict(self) | {"losses": None if self.losses is None else dict(self.losses), "alpha": alpha}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
@@ -189,11 +203,18 @@ _CHOICES = {
     "scorer": SCORERS,
     "loss": LOSSES,
     "regulariser": REGULARISERS,
+    "reg_weight": REG_WEIGHTS,
     "sampling": SAMPLINGS,
     "precision": PRECISIONS,
 }
 # What a method is written for: one that learns sample by sample, and what else Algorithms 1 and 2 ask for.
-_SAMPLED = {"regulariser": "l2", "sampling": "uniform", "reciprocal": False}
+_SAMPLED = {
+    "losses": None,
+    "regulariser": "l2",
+    "reg_weight": "frequency",
+    "sampling": "uniform",
+    "reciprocal": False,
+}
 _ALGORITHMS = {"loss": "bpr", "negatives": 1, **_SAMPLED, "targets": None}
 _ONLY: dict[tuple[str, str], dict[str, Any]] = {
     ("consensus", "paper"): _ALGORITHMS,
@@ -223,6 +244,23 @@ _REAL = (
 )
 
 
+def _losses(given: Any) -> tuple[tuple[str, str], ...] | None:
+    """Hand on (relation, loss) ordered by relation, to be compared and hashed; None where there are none."""
+    try:
+        losses = {str(relation): loss for relation, loss in dict(given).items() if isinstance(relation, str)}
+        good = len(losses) == len(given)
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise SettingError(
+            f"losses = {given!r}: must give labels of relations a loss each, such as {{'rates': 'squared'}}"
+        )
+    for relation, loss in losses.items():
+        if loss not in LOSSES:
+            raise SettingError(f"losses[{relation!r}] = {loss!r}: must be one of {', '.join(LOSSES)}")
+    return tuple(sorted(losses.items())) or None
+
+
 def _check_whole(name: str, value: object, least: int, most: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise SettingError(f"{name} = {value!r}: must be a whole number from {least} to {most}")
@@ -237,12 +275,17 @@ def _check_real(name: str, value: object, least: float, strict: bool) -> None:
 
 
 def _checked_alpha(alpha: Any) -> Any:
-    """Hand on α as a number, as {target: {auxiliary: number}}, or as rows of numbers; none is negative."""
+    """Hand on α as a number, as rows of numbers, or as (target, ((auxiliary, number), …)) ordered by label.
+
+    None is negative, and all can be compared and hashed.
+    """
+    if isinstance(alpha, tuple) and alpha and isinstance(alpha[0], tuple) and isinstance(alpha[0][0], str):
+        alpha = {target: dict(row) for target, row in alpha}
     if isinstance(alpha, Mapping):
-        plain: Any = {t: dict(row) if isinstance(row, Mapping) else row for t, row in alpha.items()}
-        if not all(isinstance(row, dict) for row in plain.values()):
+        if not alpha or not all(isinstance(row, Mapping) for row in alpha.values()):
             raise SettingError("alpha: a mapping must give {auxiliary relation: number} for each target")
-        numbers = [x for row in plain.values() for x in row.values()]
+        plain: Any = tuple(sorted((t, tuple(sorted(row.items()))) for t, row in alpha.items()))
+        numbers = [x for row in alpha.values() for x in row.values()]
     elif isinstance(alpha, int | float):
         plain, numbers = alpha, [alpha]
     else:
@@ -253,6 +296,8 @@ def _checked_alpha(alpha: Any) -> Any:
                 f"alpha = {alpha!r}: must be a number, a mapping of mappings, or rows of numbers"
             ) from None
         numbers = [x for row in plain for x in row]
+        if not numbers:
+            raise SettingError(f"alpha = {alpha!r}: must have a row of numbers for each relation")
     for x in numbers:
         _check_real("alpha", x, 0.0, False)
     return plain

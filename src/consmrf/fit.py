@@ -22,6 +22,7 @@ from consmrf.baselines.rounds import record
 from consmrf.config import Config
 from consmrf.consensus.facts import Layout, lay_out
 from consmrf.consensus.local import local_problems
+from consmrf.consensus.losses import LOSSES
 from consmrf.consensus.memory import MemoryEstimate, estimate, estimate_waves
 from consmrf.consensus.solve import Best, Info, Round, Stage, Status, admm, solve, waves
 from consmrf.consensus.state import Views, initial_state
@@ -66,6 +67,7 @@ def fit(
     (ctrl-C) ends training and keeps the best round; before the first round has ended it is passed on.
     """
     check_graphs("fit", graph, *(() if valid is None else (valid,)))
+    _check_numbers(graph, config)
     if config.method == "popularity":
         begun = time.perf_counter()
         model = popularity(graph, config)
@@ -104,7 +106,7 @@ def _rounds(
     skipped = sum(problem.skipped for problem in problems)
     _check_learnable(graph, len(graph) - skipped)
     score = _validation(graph, valid, config)
-    validate = None if score is None else (lambda views: score(factors(views, config)))
+    validate = None if score is None else (lambda views: score.measure(factors(views, config)))
     state = initial_state(partitions, n_entities, config)
     setup = time.perf_counter() - begun
     with Threads(problems, n_entities, config) as engine:
@@ -141,7 +143,7 @@ def _baseline(
             *(baseline, lambda state, epoch: state.sweep(epoch, crew), config),
             step=record,
             stage=Stage(config.method, config.max_rounds),
-            validate=None if score is None else (lambda views: score(baseline.factors(views))),
+            validate=None if score is None else (lambda views: score.measure(baseline.factors(views))),
             on_round=on_round,
         )
     info = replace(
@@ -161,10 +163,12 @@ def _waves(
         len(graph.vocabulary.entities),
         reciprocal=config.reciprocal,
         views=targets if config.departs else (),
+        losses=_losses(graph, config),
     )
-    _check_learnable(graph, len(layout.facts.relations))
+    _check_learnable(graph, _counting(layout))
     score = _validation(graph, valid, config, targets)
-    validate = None if score is None else (lambda views: score(wave_factors(layout, views, config)))
+    predicting = _predicting(layout, graph, config)
+    validate = None if score is None else (lambda views: score.measure(predicting(views)))
     first = _first_stage(config)
     state = initial_wave(layout, first)
     with Waves(layout, state, config) as engine:
@@ -187,9 +191,9 @@ def _waves(
             found = solve(
                 *(state, engine.sweep, config), step=waves, stage=stage, validate=validate, on_round=on_round
             )
-    predictor = wave_factors(layout, found.views, config)
+    predictor = predicting(found.views)
     if config.departs and score is not None:
-        predictor = _settled(layout, predictor, score)
+        predictor = _settled(layout, predictor, score, _losses(graph, config))
     info = replace(found.info, skipped_triples=layout.skipped, seconds={"total": time.perf_counter() - begun})
     return Result(_model(graph, predictor, config, info), info)
 
@@ -220,6 +224,51 @@ def _targets(graph: Graph, config: Config) -> list[int] | None:
     return [graph.vocabulary.relation(label) for label in config.targets]
 
 
+def _losses(graph: Graph, config: Config) -> tuple[str, ...]:
+    """Hand on each relation's loss, in id order; a relation that the graph lacks is an error."""
+    for label in dict(config.losses or ()):
+        graph.vocabulary.relation(label)
+    return tuple(config.loss_of(label) for label in graph.vocabulary.relations)
+
+
+def _check_numbers(graph: Graph, config: Config) -> None:
+    """Ask that weights and values be given to losses that know what to do with them."""
+    if config.method == "popularity":
+        return
+    given = {"weights": graph.weights, "values": graph.values}
+    for name, numbers in given.items():
+        if numbers is not None and config.solver != "wave":
+            raise InputError(
+                f"the graph has {name}: solver = 'paper' and the baselines other than shared know none; use "
+                f"solver = 'wave', or read the triples without {name}"
+            )
+    if graph.values is None:
+        return
+    n, of = len(graph.vocabulary.relations), graph.triples[:, 1]
+    least, most = np.full(n, 1.0), np.full(n, 1.0)
+    np.minimum.at(least, of, graph.values)
+    np.maximum.at(most, of, graph.values)
+    for label, low, high in zip(graph.vocabulary.relations, least.tolist(), most.tolist(), strict=True):
+        loss = LOSSES[config.loss_of(label)]
+        if loss.aims is None and not low == high == 1:
+            raise InputError(
+                f"relation {label!r} has values other than 1, and loss = {loss.name!r} aims at none: use "
+                f"squared or logistic, for this relation with losses = {{{label!r}: 'squared'}}"
+            )
+        if loss.aims is not None and not loss.aims[0] <= low <= high <= loss.aims[1]:
+            worst = low if low < loss.aims[0] else high
+            raise InputError(
+                f"relation {label!r} has the value {worst:g}: loss = {loss.name!r} knows values from "
+                f"{loss.aims[0]:g} to {loss.aims[1]:g}; scale them, or use squared"
+            )
+
+
+def _counting(layout: Layout) -> int:
+    """Hand on the number of facts that count for something."""
+    facts = layout.facts
+    return int(np.count_nonzero(facts.weights)) if len(facts.weights) else len(facts.relations)
+
+
 def _taking_part(layout: Layout, targets: Sequence[int] | None) -> NDArray[np.bool_] | None:
     """Hand on which of the layout's relations, twins included, are among the targets."""
     if targets is None:
@@ -228,9 +277,17 @@ def _taking_part(layout: Layout, targets: Sequence[int] | None) -> NDArray[np.bo
     return np.isin(np.arange(layout.n_relations) % n, targets)
 
 
-def _settled(layout: Layout, predictor: Factors, score: ValidationScore) -> Factors:
+def _predicting(layout: Layout, graph: Graph, config: Config) -> Callable[[WaveViews], Factors]:
+    """Hand on what makes factors of views; subjects that no inverse relation ranks get their intercepts."""
+    if config.reciprocal:
+        return lambda views: wave_factors(layout, views, config)
+    counted, whole = Counted.of(layout, _losses(graph, config)), np.ones(layout.n_relations)
+    return lambda views: counted.mixed(wave_factors(layout, views, config), whole, 0 * whole)
+
+
+def _settled(layout: Layout, predictor: Factors, score: ValidationScore, losses: Sequence[str]) -> Factors:
     """Hand on the factors with the share of its departure that validation bears out for each relation."""
-    counted = Counted.of(layout)
+    counted = Counted.of(layout, losses)
 
     def ranks(tau: float, beta: float) -> NDArray[np.float64]:
         same = np.ones(layout.n_relations)
@@ -269,7 +326,9 @@ def _validation(
             f"nothing to validate on: none of the {len(valid)} validation triples has labels that all occur "
             "in the training triples; check that both files name things alike, or fit without validation"
         )
-    return ValidationScore(triples, graph.triples, len(graph.vocabulary.entities), seed=config.seed)
+    return ValidationScore(
+        *(triples, graph.triples, len(graph.vocabulary.entities)), seed=config.seed, threads=config.threads
+    )
 
 
 def factors(views: Views, config: Config) -> Factors:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ KNOWN = ("exclude", "include")
 
 
 class Answer(NamedTuple):
-    """One entity of a ranking; `known` says that the fact is among the training triples."""
+    """One entity or relation of a ranking; `known` says that the fact is among the training triples."""
 
     label: str
     score: float
@@ -76,6 +76,16 @@ class Model:
         """Hand on [len(objects), |E|]: the score of every entity as the subject. Ids, not labels."""
         return self.predictor.subject_scores(relation, objects)
 
+    def pair_scores(
+        self, relation: int, subjects: NDArray[np.int32], objects: NDArray[np.int32]
+    ) -> NDArray[np.float32]:
+        """Hand on [n]: the score of each object for the subject beside it. Ids, not labels."""
+        return self.predictor.pair_scores(relation, subjects, objects)
+
+    def relation_scores(self, subjects: NDArray[np.int32], objects: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Hand on [n, R]: the score of every relation between a subject and the object beside it. Ids."""
+        return self.predictor.relation_scores(subjects, objects)
+
     def score(self, s: str, r: str, o: str, *, view: str = "target") -> float:
         """Hand on the score of one fact, as `score_objects` gives it."""
         obj = self.vocabulary.entity(o)
@@ -93,6 +103,15 @@ class Model:
         scores = self._view(view).subject_scores(relation, np.array([obj], np.int32))
         return scores.reshape(-1)
 
+    def score_relations(self, s: str, o: str, *, view: str = "target") -> NDArray[np.float32]:
+        """Hand on the score of every relation as the one of (s, ·, o), in id order.
+
+        A relation's score is that of the fact. Training compares entities under one relation, never
+        relations: their scores need not be on one scale.
+        """
+        subject, obj = (np.array([self.vocabulary.entity(label)], np.int32) for label in (s, o))
+        return self._view(view).relation_scores(subject, obj).reshape(-1)
+
     def objects(
         self, s: str, r: str, *, top: int = 10, known: str = "exclude", view: str = "target"
     ) -> list[Answer]:
@@ -102,7 +121,7 @@ class Model:
         """
         _check_ranking(top, known)
         scores = self.score_objects(s, r, view=view)
-        return self._best(scores, self._linked(r, s, given=0), top, known)
+        return _best(self.entities, scores, self._linked(r, s, given=0), top, known)
 
     def subjects(
         self, r: str, o: str, *, top: int = 10, known: str = "exclude", view: str = "target"
@@ -110,21 +129,22 @@ class Model:
         """Hand on the `top` best subjects of (·, r, o), like `objects`."""
         _check_ranking(top, known)
         scores = self.score_subjects(r, o, view=view)
-        return self._best(scores, self._linked(r, o, given=2), top, known)
+        return _best(self.entities, scores, self._linked(r, o, given=2), top, known)
+
+    def relations_between(
+        self, s: str, o: str, *, top: int = 10, known: str = "exclude", view: str = "target"
+    ) -> list[Answer]:
+        """Hand on the `top` best relations of (s, ·, o), like `objects`."""
+        _check_ranking(top, known)
+        scores = self.score_relations(s, o, view=view)
+        subject, obj = self.vocabulary.entity(s), self.vocabulary.entity(o)
+        facts = self.known[(self.known[:, 0] == subject) & (self.known[:, 2] == obj), 1]
+        return _best(self.relations, scores, facts, top, known)
 
     def _view(self, view: str) -> Predictor:
         if view not in VIEWS:
             raise SettingError(f"view = {view!r}: must be one of {', '.join(VIEWS)}")
         return self.predictor if view == "target" else self.predictor.consensus()
-
-    def _best(
-        self, scores: NDArray[np.float32], facts: NDArray[np.int32], top: int, known: str
-    ) -> list[Answer]:
-        is_known = np.zeros(len(scores), bool)
-        is_known[facts] = True
-        ids = np.flatnonzero(~is_known) if known == "exclude" else np.arange(len(scores))
-        best = ids[_first(scores[ids], top)]
-        return [Answer(self.entities[i], float(scores[i]), bool(is_known[i])) for i in best.tolist()]
 
     def _linked(self, relation: str, entity: str, given: int) -> NDArray[np.int32]:
         """Hand on what training links to an entity given as the subject (column 0) or the object (2).
@@ -233,6 +253,16 @@ def _check_ranking(top: int, known: str) -> None:
         raise SettingError(f"top = {top!r}: must be a whole number of at least 1")
     if known not in KNOWN:
         raise SettingError(f"known = {known!r}: must be one of {', '.join(KNOWN)}")
+
+
+def _best(
+    labels: Sequence[str], scores: NDArray[np.float32], facts: NDArray[np.int32], top: int, known: str
+) -> list[Answer]:
+    is_known = np.zeros(len(scores), bool)
+    is_known[facts] = True
+    ids = np.flatnonzero(~is_known) if known == "exclude" else np.arange(len(scores))
+    best = ids[_first(scores[ids], top)]
+    return [Answer(labels[i], float(scores[i]), bool(is_known[i])) for i in best.tolist()]
 
 
 def _first(scores: NDArray[np.float32], n: int) -> NDArray[np.intp]:

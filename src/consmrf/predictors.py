@@ -27,6 +27,14 @@ class Predictor(Protocol):
     def subject_scores(self, relation: int, objects: NDArray[np.int32]) -> NDArray[np.float32]:
         """Hand on [len(objects), |E|]: the score of every entity as the subject."""
 
+    def pair_scores(
+        self, relation: int, subjects: NDArray[np.int32], objects: NDArray[np.int32]
+    ) -> NDArray[np.float32]:
+        """Hand on [n]: the score of each object for the subject beside it, as `object_scores` has it."""
+
+    def relation_scores(self, subjects: NDArray[np.int32], objects: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Hand on [n, R]: the score of every relation between each subject and the object beside it."""
+
     def consensus(self) -> Predictor:
         """Hand on the view that all relations share; a SettingError where there is none."""
 
@@ -51,7 +59,8 @@ class Factors:
 
     With intercepts, ŷ_r(s, o) = q(a_s, w_r) · a_o + b_o, where b_o is the consensus intercept of o in its
     role (`b`), what relation r adds to it (`delta_b`), and β_r times the logarithm of how often o has that
-    role (`log_share`). Reciprocal factors have 2R relations: number R + r is relation r turned round.
+    role (`log_share`). Reciprocal factors have 2R relations: number R + r is relation r turned round. Others
+    may have intercepts of subjects: what relation r adds (`subject_b`), and a second half of `beta`.
     """
 
     kind: ClassVar[str] = "factors"
@@ -68,7 +77,8 @@ class Factors:
     b: NDArray[Any] = field(default_factory=lambda: _none(0, 2))  # [E, 2] as object, as subject; or none
     delta_b: NDArray[Any] = field(default_factory=lambda: _none(0))  # [n], or none
     log_share: NDArray[Any] = field(default_factory=lambda: _none(0, 2))  # [E, 2], or none
-    beta: NDArray[Any] = field(default_factory=lambda: _none(0))  # [R], or none
+    beta: NDArray[Any] = field(default_factory=lambda: _none(0))  # [R], or [2R]: then subjects' last; or none
+    subject_b: NDArray[Any] = field(default_factory=lambda: _none(0))  # [n], or none
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -76,16 +86,79 @@ class Factors:
         return len(self.z), len(self.w) // (2 if self.reciprocal else 1)
 
     def object_scores(self, relation: int, subjects: NDArray[np.int32]) -> NDArray[np.float32]:
-        q = queries(SCORERS[self.scorer], self._rows(relation, subjects), self.w[relation])
-        return self._times_view(q, relation, side=0)
+        return self._times_view(self.queries(np.full(len(subjects), relation), subjects, 0), relation, 0)
 
     def subject_scores(self, relation: int, objects: NDArray[np.int32]) -> NDArray[np.float32]:
-        if self.reciprocal:
-            turned = self.shape[1] + relation
-            q = queries(SCORERS[self.scorer], self._rows(turned, objects), self.w[turned])
-            return self._times_view(q, turned, side=1)
-        p = transposed_queries(SCORERS[self.scorer], self._rows(relation, objects), self.w[relation])
-        return self._times_view(p, relation, side=1)
+        return self._times_view(self.queries(np.full(len(objects), relation), objects, 1), relation, 1)
+
+    def queries(self, relations: NDArray[Any], given: NDArray[np.int32], side: int) -> NDArray[Any]:
+        """Hand on q [n, k], so that a candidate e scores q · a_e + b_e as object (side 0) or subject (1).
+
+        A row of q has the same bits whatever rows are asked for beside it.
+        """
+        seen = self.seen(relations, side)
+        form, ask = SCORERS[self.scorer], transposed_queries if side and not self.reciprocal else queries
+        starts = np.flatnonzero(np.diff(seen, prepend=-1)).tolist()
+        a, q = np.empty((2, len(given), self.z.shape[1]), self.z.dtype)
+        for begin, end in pairwise([*starts, len(seen)]):
+            a[begin:end] = self.rows(int(seen[begin]), given[begin:end])
+            if form.name == "full":
+                q[begin:end] = ask(form, a[begin:end], self.w[seen[begin]])
+        return q if form.name == "full" else np.ascontiguousarray(ask(form, a, self.w[seen].T), q.dtype)
+
+    def seen(self, relations: Any, side: int) -> Any:
+        """Hand on the numbers of the views and weights that rank this side of the relations."""
+        return relations + self.shape[1] if side and self.reciprocal else relations
+
+    def own(self, view: int) -> slice:
+        """Hand on where a view's rows of Δ stand."""
+        return slice(int(self.delta_indptr[view]), int(self.delta_indptr[view + 1]))
+
+    def rows(self, view: int, entities: NDArray[np.int32]) -> NDArray[Any]:
+        """Hand on these entities' rows of a view, without the rest of it."""
+        a: NDArray[Any] = self.z[entities]
+        if self.delta.shape[1]:
+            at = self.departed(view, entities)
+            a[at >= 0] += self.delta[at[at >= 0]]
+        return a
+
+    def departed(self, view: int, entities: NDArray[np.int32]) -> NDArray[np.intp]:
+        """Hand on the row of Δ that each entity has in this view, or −1."""
+        own = self.own(view)
+        rows = self.delta_rows[own]
+        if not len(rows):
+            return np.full(len(entities), -1)
+        at = np.minimum(np.searchsorted(rows, entities), len(rows) - 1)
+        return np.where(rows[at] == entities, at + own.start, -1)
+
+    def own_intercepts(self, side: int) -> NDArray[Any]:
+        """Hand on δb by row of Δ, or none; a view that ranks both sides has those of subjects beside it."""
+        return self.delta_b if self.reciprocal or side == 0 else self.subject_b
+
+    def own_betas(self, relations: Any, side: int) -> Any:
+        """Hand on β for this side of the relations, of factors that have any."""
+        two = side == 1 and not self.reciprocal and len(self.beta) > len(self.w)
+        return self.beta[relations + len(self.w) if two else self.seen(relations, side)]
+
+    def pair_scores(
+        self, relation: int, subjects: NDArray[np.int32], objects: NDArray[np.int32]
+    ) -> NDArray[np.float32]:
+        q = self.queries(np.full(len(subjects), relation), subjects, 0)
+        scores: NDArray[Any] = np.einsum("nk,nk->n", q, self.rows(relation, objects))
+        if len(self.b):
+            scores = scores + self.b[objects, 0]
+        if len(self.beta):
+            scores = scores + self.beta[relation] * self.log_share[objects, 0]
+        if len(self.delta_b):
+            at = self.departed(relation, objects)
+            scores[at >= 0] += self.delta_b[at[at >= 0]]
+        return scores.astype(np.float32, copy=False)
+
+    def relation_scores(self, subjects: NDArray[np.int32], objects: NDArray[np.int32]) -> NDArray[np.float32]:
+        scores = np.empty((len(subjects), self.shape[1]), np.float32)
+        for r in range(self.shape[1]):
+            scores[:, r] = self.pair_scores(r, subjects, objects)
+        return scores
 
     def consensus(self) -> Factors:
         """Hand on the same with every relation seeing the consensus."""
@@ -107,13 +180,14 @@ class Factors:
             delta_b=self.delta_b[:0],
             log_share=self.log_share[:0],
             beta=self.beta[:0],
+            subject_b=self.subject_b[:0],
         )
 
     def view(self, relation: int) -> NDArray[Any]:
         """Hand on the dense A_r [E, k]."""
         a = self.z.copy()
         if self.delta.shape[1]:
-            own = self._own(relation)
+            own = self.own(relation)
             a[self.delta_rows[own]] += self.delta[own]
         return a
 
@@ -122,42 +196,25 @@ class Factors:
         told = np.zeros(len(self.delta_indptr) - 1)
         if self.delta.shape[1]:
             for r in range(len(told)):
-                own = self._own(r)
+                own = self.own(r)
                 beside = float(np.linalg.norm(self.z[self.delta_rows[own]]))
                 told[r] = float(np.linalg.norm(self.delta[own])) / beside if beside else 0.0
         return told
 
-    def _own(self, relation: int) -> slice:
-        return slice(int(self.delta_indptr[relation]), int(self.delta_indptr[relation + 1]))
-
-    def _rows(self, relation: int, entities: NDArray[np.int32]) -> NDArray[Any]:
-        """Hand on these entities' rows of A_r, without the rest of it."""
-        own = self._own(relation)
-        rows = self.delta_rows[own]
-        a: NDArray[Any] = self.z[entities]
-        if len(rows) and self.delta.shape[1]:
-            at = np.minimum(np.searchsorted(rows, entities), len(rows) - 1)
-            found = rows[at] == entities
-            a[found] += self.delta[own][at[found]]
-        return a
-
     def _times_view(self, q: NDArray[Any], relation: int, side: int) -> NDArray[np.float32]:
-        """Hand on q A_rᵀ + b as q Zᵀ and a correction of Δ_r's columns: A_r is never built, Z never copied.
-
-        Without a view of its own for subjects, the relation's own intercepts are for objects only.
-        """
-        own = self._own(relation)
+        """Hand on q A_rᵀ + b as q Zᵀ and a correction of Δ_r's columns: A_r is not built, Z not copied."""
+        seen, own_b = self.seen(relation, side), self.own_intercepts(side)
+        own = self.own(seen)
         rows = self.delta_rows[own]
-        q = q.astype(self.z.dtype, copy=False)
         scores: NDArray[Any] = q @ self.z.T
         if len(self.b):
             scores += self.b[:, side]
         if len(self.beta):
-            scores += self.beta[relation] * self.log_share[:, side]
+            scores += self.own_betas(relation, side) * self.log_share[:, side]
         if len(rows) and self.delta.shape[1]:
             scores[:, rows] += q @ self.delta[own].T
-        if len(rows) and len(self.delta_b) and (self.reciprocal or side == 0):
-            scores[:, rows] += self.delta_b[own]
+        if len(rows) and len(own_b):
+            scores[:, rows] += own_b[own]
         return scores.astype(np.float32, copy=False)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -172,7 +229,7 @@ class Factors:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Self:
         first = {"b": _none(0, 2), "delta_b": _none(0), "log_share": _none(0, 2), "beta": _none(0)}
-        arrays = {**first, **arrays}  # a model of the first version has no intercepts
+        arrays = {**first, "subject_b": _none(0), **arrays}  # a model of the first version has no intercepts
         _check_arrays(arrays, _FACTOR_ARRAYS)
         name = str(settings.get("scorer"))
         if name not in SCORERS:
@@ -198,7 +255,9 @@ class Factors:
             raise ModelFileError("the factors z, w and delta differ in their number of features")
         if self.reciprocal and len(self.w) % 2:
             raise ModelFileError(f"{len(self.w)} relations: reciprocal factors have two for each")
-        intercepts = {"b": len(self.z), "log_share": len(self.z), "delta_b": n, "beta": len(self.w)}
+        intercepts = {"b": len(self.z), "log_share": len(self.z), "delta_b": n, "subject_b": n}
+        halves = 1 if self.reciprocal or len(self.beta) <= len(self.w) else 2
+        intercepts["beta"] = halves * len(self.w)
         for name, length in intercepts.items():
             array = getattr(self, name)
             if len(array) not in (0, length) or (array.ndim == 2 and array.shape[1] != 2):
@@ -218,6 +277,7 @@ _FACTOR_ARRAYS = {
     "delta_b": "f1",
     "log_share": "f2",
     "beta": "f1",
+    "subject_b": "f1",
 }
 
 
@@ -246,6 +306,17 @@ class Ranks:
             ranks[lo:hi] = len(distinct) + np.unique(keys[lo:hi], return_inverse=True)[1]
         return cls(overall.astype(np.float32), indptr.astype(np.int64), rows, ranks)
 
+    def of_each(self, relation: int, entities: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Hand on [n]: the rank of each of these entities in the relation."""
+        lo, hi = self.indptr[relation], self.indptr[relation + 1]
+        ranks: NDArray[np.float32] = self.overall[entities]
+        if lo < hi:
+            rows = self.rows[lo:hi]
+            at = np.minimum(np.searchsorted(rows, entities), len(rows) - 1)
+            found = rows[at] == entities
+            ranks[found] = self.ranks[lo:hi][at[found]]
+        return ranks
+
     def repeated(self, relation: int, times: int) -> NDArray[np.float32]:
         """Hand on [times, |E|]: the relation's ranks, the same in every row."""
         lo, hi = self.indptr[relation], self.indptr[relation + 1]
@@ -259,19 +330,21 @@ class Counts:
     """Popularity: how often an entity is the object (subject) in the relation, then in all relations.
 
     A score is the rank of that pair among the relation's: a whole number, so ties stay ties. Even 2³¹ triples
-    have room for no more distinct pairs than a float32 holds exactly.
+    have room for no more distinct pairs than a float32 holds exactly. Relations are ranked by their triples.
     """
 
     kind: ClassVar[str] = "counts"
 
     objects: Ranks
     subjects: Ranks
+    relations: NDArray[np.float32] = field(default_factory=lambda: _none(0))  # [R] the rank of each, or none
 
     @classmethod
     def from_triples(cls, triples: NDArray[np.int32], n_entities: int, n_relations: int) -> Counts:
         """Count triples [n, 3] of ids (subject, relation, object)."""
         s, r, o = triples.T
-        return cls(Ranks.of(o, r, n_entities, n_relations), Ranks.of(s, r, n_entities, n_relations))
+        sizes = np.unique(np.bincount(r, minlength=n_relations), return_inverse=True)[1].astype(np.float32)
+        return cls(Ranks.of(o, r, n_entities, n_relations), Ranks.of(s, r, n_entities, n_relations), sizes)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -284,12 +357,26 @@ class Counts:
     def subject_scores(self, relation: int, objects: NDArray[np.int32]) -> NDArray[np.float32]:
         return self.subjects.repeated(relation, len(objects))
 
+    def pair_scores(
+        self, relation: int, subjects: NDArray[np.int32], objects: NDArray[np.int32]
+    ) -> NDArray[np.float32]:
+        del subjects  # whoever asks
+        return self.objects.of_each(relation, objects)
+
+    def relation_scores(self, subjects: NDArray[np.int32], objects: NDArray[np.int32]) -> NDArray[np.float32]:
+        del objects
+        if not len(self.relations):
+            raise SettingError(
+                "popularity of relations: this model was made before it was counted; fit again"
+            )
+        return np.tile(self.relations, (len(subjects), 1))
+
     def consensus(self) -> Counts:
         raise SettingError("view = 'consensus': popularity has no consensus; use view = 'target'")
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         sides = {"objects": self.objects, "subjects": self.subjects}
-        return {
+        return {"relations": self.relations} | {
             f"{side}_{name}": array for side, ranks in sides.items() for name, array in vars(ranks).items()
         }
 
@@ -300,10 +387,15 @@ class Counts:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Self:
         layout = {"overall": "f1", "indptr": "i1", "rows": "i1", "ranks": "f1"}
         sides = ("objects", "subjects")
-        _check_arrays(arrays, {f"{side}_{name}": what for side in sides for name, what in layout.items()})
+        arrays = {"relations": _none(0), **arrays}  # a model of the first version does not count them
+        expected = {f"{side}_{name}": what for side in sides for name, what in layout.items()}
+        _check_arrays(arrays, {"relations": "f1", **expected})
         if settings:
             raise ModelFileError(f"settings {sorted(settings)}: counts have none")
-        made = cls(*(Ranks(**{name: arrays[f"{side}_{name}"] for name in layout}) for side in sides))
+        objects, subjects = (Ranks(**{name: arrays[f"{side}_{name}"] for name in layout}) for side in sides)
+        made = cls(objects, subjects, arrays["relations"])
+        if len(made.relations) not in (0, made.shape[1]):
+            raise ModelFileError(f"{len(made.relations)} counts of relations: there are {made.shape[1]}")
         for side in (made.objects, made.subjects):
             if (len(side.overall), len(side.indptr) - 1) != made.shape:
                 raise ModelFileError("objects and subjects differ in their number of entities or relations")

@@ -1,9 +1,8 @@
-"""α_{t,r}: how much the loss of relation r counts when relation t is the target."""
+"""α_{t,r}: how much the facts of relation r count when relation t is the target."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,33 +13,32 @@ from consmrf.errors import SettingError, UnknownLabelError
 __all__ = ["Alpha"]
 
 
-@dataclass(frozen=True)
 class Alpha:
-    """α of `Config`, by relation: one number, {target: {auxiliary: α}}, or a matrix in id order."""
+    """α of `Config`, by relation: a number for all, (target, ((auxiliary, α), …)), or rows in id order."""
 
-    given: Any
-    labels: Sequence[str]  # of the relations, in id order
-
-    def __post_init__(self) -> None:
-        n = len(self.labels)
-        if isinstance(self.given, tuple) and (
-            len(self.given) != n or any(len(row) != n for row in self.given)
-        ):
-            raise SettingError(f"alpha: must have {n} rows of {n} numbers, one for each relation, or be one")
-        if isinstance(self.given, Mapping):
-            named = {*self.given, *(label for row in self.given.values() for label in row)}
-            for label in sorted(named - set(self.labels)):
+    def __init__(self, given: Any, labels: Sequence[str]) -> None:
+        """Receive what `Config` holds, and the relations' labels in id order."""
+        self._n, self._number, self._rows = len(labels), 0.0, {}
+        if not isinstance(given, tuple):
+            self._number = float(given)
+            return
+        if not isinstance(given[0][0], str):
+            if len(given) != len(labels) or any(len(row) != len(labels) for row in given):
+                raise SettingError(
+                    f"alpha: must have {len(labels)} rows of {len(labels)} numbers, one for each relation"
+                )
+            self._rows = {t: dict(enumerate(row)) for t, row in enumerate(given)}
+            return
+        ids = {label: r for r, label in enumerate(labels)}
+        for label in (x for target, row in given for x in (target, *(auxiliary for auxiliary, _ in row))):
+            if label not in ids:
                 raise UnknownLabelError(f"alpha: {label!r} is no relation of the training triples")
+        self._rows = {ids[target]: {ids[r]: x for r, x in row} for target, row in given}
 
     def row(self, target: int) -> NDArray[np.float64]:
         """Hand on α_t [R], 1 at the target; pairs that a mapping does not name count 0."""
-        n = len(self.labels)
-        if isinstance(self.given, Mapping):
-            named = self.given.get(self.labels[target], {})
-            row = np.array([named.get(label, 0.0) for label in self.labels], np.float64)
-        elif isinstance(self.given, tuple):
-            row = np.array(self.given[target], np.float64)
-        else:
-            row = np.full(n, self.given, np.float64)
+        row = np.full(self._n, self._number)
+        named = self._rows.get(target, {})
+        row[list(named)] = list(named.values())
         row[target] = 1.0
         return row

@@ -2,10 +2,16 @@
 
 β_r log(n_ro + α q_o) is added to r's scores, n_ro how often o is an object of r, q_o its share among the
 objects of all relations: what r has seen, and the whole graph where r has seen nothing.
+
+Without inverse relations nothing is trained to rank subjects, and β_r is for objects only. Subjects have the
+intercept that Bayes' rule asks for instead: p(s | r, o) ∝ p(o | r, s) p(s | r). A score that is trained
+against other objects is the logarithm of the first factor, up to what does not depend on o; the second is
+n_rs + α q_s, up to a factor.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,24 +36,27 @@ class Counted:
     log_share: NDArray[np.float32]  # [E, 2] log α q, as object and as subject
     surplus: NDArray[np.float32]  # [n] by row of the views: log(n_ro + α q_o) − log α q_o
     relation: NDArray[np.int32]  # [n] the relation of each row
+    subjects: NDArray[np.float32]  # [n] the surplus as subject; [0] with inverse relations
+    gamma: NDArray[np.float32]  # [R] 1 where subjects have their intercept; [0] with inverse relations
 
     @classmethod
-    def of(cls, layout: Layout) -> Counted:
-        """Count the facts of a layout."""
+    def of(cls, layout: Layout, losses: Sequence[str] = ()) -> Counted:
+        """Count the facts of a layout; with squared loss scores are no logarithms, and subjects get none."""
         facts, n = layout.facts, layout.n_entities
         forward = slice(0, len(facts.objects) // 2) if facts.twins else slice(None)
         shares = np.stack([_shares(ends[forward], n) for ends in (facts.objects, facts.subjects)], axis=1)
         log_share = np.log(_WORTH * shares)
-        slots = facts.object_slots
-        met = np.bincount(slots[slots >= 0], minlength=len(facts.view_entities))
         rows = np.diff(facts.view_indptr)
         relation = np.repeat(np.arange(len(rows)), rows).astype(np.int32)
         side = (
             (relation >= len(rows) // 2).astype(np.intp) if facts.twins else np.zeros(len(relation), np.intp)
         )
-        prior = log_share[facts.view_entities, side]
-        surplus = np.log(met + np.exp(prior)) - prior
-        return cls(log_share.astype(np.float32), surplus.astype(np.float32), relation)
+        surplus = _surplus(facts.object_slots, log_share[facts.view_entities, side])
+        subjects = gamma = np.empty(0, np.float32)
+        if not facts.twins:
+            gamma = np.array([loss != "squared" for loss in losses], np.float32)
+            subjects = gamma[relation] * _surplus(facts.subject_slots, log_share[facts.view_entities, 1])
+        return cls(log_share.astype(np.float32), surplus, relation, subjects, gamma)
 
     def mixed(self, factors: Factors, tau: NDArray[np.float64], beta: NDArray[np.float64]) -> Factors:
         """Hand on the factors with a share τ_r of each departure, and β_r times the counts."""
@@ -56,16 +65,23 @@ class Counted:
             delta = delta[:, :0]
         elif delta.shape[1] and (tau != 1).any():
             delta = delta * tau[self.relation].astype(delta.dtype)[:, None]
-        if not beta.any():
+        if not beta.any() and not self.gamma.any():
             return replace(factors, delta=delta)
         b = factors.delta_b + beta[self.relation].astype(np.float32) * self.surplus
         return replace(
             factors,
             delta=delta,
             delta_b=b.astype(factors.delta_b.dtype),
+            subject_b=self.subjects,
             log_share=self.log_share,
-            beta=beta.astype(np.float32),
+            beta=np.concatenate([beta.astype(np.float32), self.gamma]),
         )
+
+
+def _surplus(slots: NDArray[np.int32], prior: NDArray[np.float64]) -> NDArray[np.float32]:
+    met = np.bincount(slots[slots >= 0], minlength=len(prior))
+    surplus: NDArray[np.float32] = (np.log(met + np.exp(prior)) - prior).astype(np.float32)
+    return surplus
 
 
 def _shares(ends: NDArray[np.int32], n_entities: int) -> NDArray[np.float64]:

@@ -155,7 +155,7 @@ def _make_descend(scorer: int, loss: int, dim: int, width: int, source: int) -> 
                 for j in range(1, dim):
                     score += q[j] * a[j]
                 scores[i] = score
-            total += share * loss_of(loss, scores, coefficients)
+            total += share * loss_of(loss, scores, coefficients, 1.0)
             # all gradients before any update: a row may stand twice among s, o and o′
             dq[:] = 0
             for i in range(width):

@@ -161,7 +161,7 @@ def _make_descend(bilinear: int, loss: int, dim: int, width: int, source: int) -
             for x in range(2):
                 _side(bilinear, dim, w, shared[x], matrices[x], shifts[x])
             _score(dim, table, sample, matrices, shifts, g, q, scores)
-            total += loss_of(loss, scores, coefficients)
+            total += loss_of(loss, scores, coefficients, 1.0)
             both, forward, back = (matrices, shifts), (g, q, u), (d_matrices, d_shifts)
             _differentiate(dim, table, sample, both, forward, coefficients, gradients, back)
             dw[:] = 0

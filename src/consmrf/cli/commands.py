@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
-from consmrf.cli.options import Ranking, Reading, Settings, described, flag, whole
+from consmrf.cli.auditing import audit
+from consmrf.cli.options import Comparing, Ranking, Reading, Settings, described, flag, whole
 from consmrf.cli.terminal import explain, say, silence
 from consmrf.config import Config
 from consmrf.errors import ConsmrfError, InputError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_SETTINGS, _READING, _RANKING = Settings(), Reading(), Ranking()
+_SETTINGS, _READING, _RANKING, _COMPARING = Settings(), Reading(), Ranking(), Comparing()
 
 app = App(
     name="consmrf",
@@ -54,7 +55,7 @@ def run(arguments: Sequence[str] | None) -> int:
 
 def _typed(arguments: Sequence[str]) -> list[str]:
     """Let "-" be a file: cyclopts takes it for an option, but not "./-", and Path makes the two equal."""
-    files = list(arguments[:1]) in (["fit"], ["evaluate"])
+    files = list(arguments[:1]) in (["fit"], ["evaluate"], ["audit"])
     return ["./-" if files and token == "-" else token for token in arguments]
 
 
@@ -113,18 +114,15 @@ def evaluate(
 ) -> None:
     """Measure how well a model ranks test triples, beside popularity."""
     from consmrf.baselines.popularity import popularity
-    from consmrf.evaluation.protocol import EvaluationOptions
     from consmrf.evaluation.protocol import evaluate as run
     from consmrf.evaluation.result import save_ranks
     from consmrf.graph.triples import Graph
     from consmrf.report import tables
-    from consmrf.report.files import check_writable, write_json
+    from consmrf.report.evaluated import evaluation_page, judge
+    from consmrf.report.files import check_writable, write_json, write_text
 
-    sides = ("objects", "subjects") if ranking.sides == "both" else (ranking.sides,)
-    options = EvaluationOptions(
-        candidates=ranking.candidates, sides=sides, memory_mib=ranking.memory, seed=ranking.seed
-    )
-    for path in (ranking.json, ranking.ranks):
+    options = ranking.options()
+    for path in (ranking.json, ranking.ranks, ranking.html):
         if path is not None:
             check_writable(path)
     ours = _load(model)
@@ -136,11 +134,54 @@ def evaluate(
     plain = {name: result.to_dict() for name, result in zip(("model", "popularity"), found, strict=True)}
     if ranking.ranks is not None:
         save_ranks(found[0], ranking.ranks)
+    if ranking.html is not None:
+        facts = [ours.known, *(part.encode(ours.vocabulary).triples for part in (graph, *others))]
+        judged = judge(
+            dict(zip(plain, (ours, counting), strict=True)), dict(zip(plain, found, strict=True)), facts
+        )
+        title = f"{model.resolve().stem} on {test.name}"
+        write_text(ranking.html, evaluation_page(judged, title))
     if ranking.json is not None:
         write_json(ranking.json, {**plain["model"], "popularity": plain["popularity"]})
     shown = plain["model"]["relations"] if ranking.relations else tables.notable(plain["model"])
     say(f"\n{tables.conditions(plain['model'])}\n\n{tables.figures(plain).text()}")
+    if ranking.protocol == "full":
+        say(f"\n{tables.further(plain).text()}")
+    if ranking.relations:
+        say(f"\n{tables.grouped(plain).text()}")
     say(f"\n{tables.relations(plain, list(shown)).text()}")
+
+
+@app.command
+def compare(
+    first: Annotated[Path, described("ranks of one model: evaluate --ranks, or any Parquet or CSV like it")],
+    second: Annotated[Path, described("ranks of the other, on the same test triples")],
+    /,
+    *,
+    comparing: Comparing = _COMPARING,
+) -> None:
+    """Compare two models by their saved ranks, query by query."""
+    from consmrf.evaluation.comparison import compare as run
+    from consmrf.evaluation.saved_ranks import read_ranks
+    from consmrf.report import tables
+    from consmrf.report.compared import comparison_page, told_apart
+    from consmrf.report.files import check_writable, write_json, write_text
+
+    options = comparing.options()
+    for path in (comparing.json, comparing.html):
+        if path is not None:
+            check_writable(path)
+    names = told_apart(first, second)
+    found = run(read_ranks(first), read_ranks(second), names=names, options=options)
+    plain = found.to_dict()
+    if comparing.json is not None:
+        write_json(comparing.json, plain)
+    if comparing.html is not None:
+        write_text(comparing.html, comparison_page(found))
+    say(f"{tables.pairing(plain)}")
+    say(f"\n{tables.compared(plain, found.view).text()}")
+    most = None if comparing.relations else 20
+    say(f"\n{tables.compared_relations(plain, most).text()}")
 
 
 @app.command
@@ -148,37 +189,45 @@ def predict(
     model: Annotated[Path, described("folder of a model")],
     /,
     *,
-    relation: Annotated[str, described("label of the relation")],
+    relation: Annotated[str | None, described("label of the relation")] = None,
     subject: Annotated[str | None, described("rank the objects of this subject")] = None,
     object: Annotated[
-        str | None, described("rank the subjects of this object; with --subject, score both")
+        str | None,
+        described("rank the subjects of this object; with --subject the relations, or score all three"),
     ] = None,
     top: Annotated[int, whole("how many")] = 10,
     known: Annotated[str, described("facts of training: exclude, or include and mark")] = "exclude",
     view: Annotated[str, described("target (the relation's own features) or consensus")] = "target",
     json: Annotated[bool, flag("print JSON")] = False,
 ) -> None:
-    """Rank the missing facts of one subject or object."""
+    """Rank the missing facts of one subject or object, or the relations between two entities."""
     from consmrf.report.files import to_json
     from consmrf.report.tables import Table
 
-    if subject is None and object is None:
-        raise InputError("nothing to rank: give --subject, --object, or both for the score of one triple")
-    ours = _load(model)
     asked = {"subject": subject, "relation": relation, "object": object}
-    if subject is not None and object is not None:
-        score = ours.score(subject, relation, object, view=view)
+    missing = [name for name, label in asked.items() if label is None]
+    if len(missing) > 1:
+        raise InputError(
+            "nothing to rank: give two of --subject, --relation and --object, or all three for the score of "
+            "one triple"
+        )
+    ours = _load(model)
+    s, r, o = map(str, asked.values())  # the missing one is not looked at
+    if not missing:
+        score = ours.score(s, r, o, view=view)
         say(to_json({**asked, "score": score}) if json else f"{score:.6g}")
         return
-    if object is None:
-        answers = ours.objects(str(subject), relation, top=top, known=known, view=view)
+    if missing == ["relation"]:
+        answers = ours.relations_between(s, o, top=top, known=known, view=view)
+    elif missing == ["object"]:
+        answers = ours.objects(s, r, top=top, known=known, view=view)
     else:
-        answers = ours.subjects(relation, object, top=top, known=known, view=view)
+        answers = ours.subjects(r, o, top=top, known=known, view=view)
     if json:
         say(to_json({**asked, "answers": [answer._asdict() for answer in answers]}))
         return
     rows = tuple((a.label, f"{a.score:.6g}", "known" if a.known else "") for a in answers)
-    say(Table(("object" if object is None else "subject", "score", ""), rows).without_empty().text())
+    say(Table((missing[0], "score", ""), rows).without_empty().text())
 
 
 @app.command
@@ -194,6 +243,9 @@ def info(
 
     plain = model_to_dict(_load(model))
     say(to_json(plain) if json else told(plain))
+
+
+app.command(audit)
 
 
 @app.command

@@ -13,9 +13,11 @@ from consmrf.config import PRESETS, Config
 from consmrf.errors import SettingError
 
 if TYPE_CHECKING:
+    from consmrf.evaluation.comparison import ComparisonOptions
+    from consmrf.evaluation.options import EvaluationOptions
     from consmrf.graph.triples import Graph
 
-__all__ = ["Ranking", "Reading", "Settings", "described", "flag", "whole"]
+__all__ = ["Comparing", "Ranking", "Reading", "Settings", "described", "flag", "whole"]
 
 
 def described(words: str) -> Parameter:
@@ -51,6 +53,9 @@ class Settings:
         str | None, described("form of W_r: identity, diagonal, complex, full; sme_linear, sme_bilinear")
     ] = None
     loss: Annotated[str | None, described("what is minimised: softmax, bpr, logistic, squared")] = None
+    losses: Annotated[
+        list[str] | None, described("RELATION=LOSS, for a relation that has another; repeats")
+    ] = None
     dim: Annotated[int | None, whole("features per entity, k")] = None
     max_epochs: Annotated[int | None, whole("the most passes over the data")] = None
     learning_rate: Annotated[float | None, described("η, the step of AdaGrad")] = None
@@ -58,6 +63,10 @@ class Settings:
     reg: Annotated[float | None, described("λ, its strength; too large, and the factors vanish")] = None
     alpha: Annotated[
         float | None, described("dmf, catsmf: how much the other relations count for a target, α")
+    ] = None
+    reg_weight: Annotated[
+        str | None,
+        described("frequency: Ω counts at each fact of an entity; uniform: alike for all entities"),
     ] = None
     rho: Annotated[float | None, described("ρ, pull of a relation's own features to the consensus")] = None
     negatives: Annotated[int | None, whole("objects that a fact is ranked against in a step")] = None
@@ -88,7 +97,20 @@ class Settings:
         if preset not in PRESETS:
             raise SettingError(f"preset = {preset!r}: must be one of {', '.join(PRESETS)}")
         given = {f.name: getattr(self, f.name) for f in fields(self)}
+        given["losses"] = None if self.losses is None else _pairs(self.losses)
         return Config(**PRESETS[preset] | {name: x for name, x in given.items() if x is not None})
+
+
+def _pairs(words: list[str]) -> dict[str, str]:
+    """Hand on what RELATION=LOSS says, once for each relation; a label may hold the sign itself."""
+    pairs: dict[str, str] = {}
+    for word in words:
+        relation, sign, loss = word.rpartition("=")
+        if not sign or not relation:
+            raise SettingError(f"losses = {word!r}: must be RELATION=LOSS")
+        if pairs.setdefault(relation, loss) != loss:
+            raise SettingError(f"losses: {relation!r} has two, {pairs[relation]} and {loss}; give one")
+    return pairs
 
 
 @Parameter(name="*")
@@ -103,6 +125,12 @@ class Reading:
     header: Annotated[bool | None, Parameter(help="whether the first line names columns")] = None
     delimiter: Annotated[str | None, described("character between cells of text, or tab")] = None
     literals: Annotated[bool, flag("keep RDF triples whose object is a literal")] = False
+    weight: Annotated[
+        str | None, described("column of weights, by name or position from 0: how much a fact counts")
+    ] = None
+    value: Annotated[
+        str | None, described("column of values, likewise: what squared and logistic losses aim at, not 1")
+    ] = None
 
     def read(self, *paths: Path) -> Graph:
         """Hand on the graph of these files, and print what was concluded."""
@@ -119,10 +147,16 @@ class Reading:
             header=self.header,
             delimiter=self.delimiter,
             literals=self.literals,
+            weight=_column(self.weight),
+            value=_column(self.value),
         )
         if graph.report is not None:
             say(graph.report.describe())
         return graph
+
+
+def _column(given: str | None) -> str | int | None:
+    return int(given) if given is not None and given.isascii() and given.isdecimal() else given
 
 
 @Parameter(name="*")
@@ -132,9 +166,62 @@ class Ranking:
 
     protocol: Annotated[str, described("full: filtered, all entities; paper: sampled objects")] = "full"
     candidates: Annotated[int, whole("paper protocol: objects drawn per (relation, subject)")] = 1000
-    sides: Annotated[str, described("full protocol: both, objects, subjects")] = "both"
+    sides: Annotated[
+        list[str] | None,
+        Parameter(
+            help="full protocol: what is ranked: objects, subjects, both (the default), relations",
+            consume_multiple=True,
+            negative_iterable="",
+        ),
+    ] = None
+    unseen: Annotated[
+        str, described("full protocol: triples with an unseen label: leave-out, or worst (ranked last)")
+    ] = "leave-out"
     memory: Annotated[int, whole("MiB for scores")] = 512
+    threads: Annotated[int | None, whole("default: one per core; the same figures for any number")] = None
     seed: Annotated[int, whole("of drawn objects and of the intervals' resampling")] = 0
-    relations: Annotated[bool, flag("show every relation, not the largest and the worst")] = False
+    intervals: Annotated[str, described("bootstrap, or analytic (Student's)")] = "bootstrap"
+    relations: Annotated[bool, flag("show every relation, not the largest and the worst, and groups")] = False
     json: Annotated[Path | None, described("write the figures here, as plain numbers")] = None
     ranks: Annotated[Path | None, described("write every rank here, as Parquet")] = None
+    html: Annotated[Path | None, described("write a report with pictures here, one page by itself")] = None
+
+    def options(self) -> EvaluationOptions:
+        """Hand on what is asked of the evaluation."""
+        from consmrf.evaluation.options import EvaluationOptions
+
+        ends = [side for word in self.sides or ["both"] for side in _SIDES.get(word, (word,))]
+        return EvaluationOptions(
+            candidates=self.candidates,
+            sides=tuple(dict.fromkeys(ends)),
+            unseen=self.unseen,
+            memory_mib=self.memory,
+            threads=self.threads,
+            seed=self.seed,
+            intervals=self.intervals,
+        )
+
+
+_SIDES = {"both": ("objects", "subjects")}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Comparing:
+    """How two files of ranks are compared, and where the figures go."""
+
+    metric: Annotated[str, described("what relations are compared by: mrr, hits@10, auc, ap, …")] = "mrr"
+    repeats: Annotated[int, whole("sign flips, and resamples of the intervals")] = 10_000
+    confidence: Annotated[float, described("of the intervals")] = 0.95
+    seed: Annotated[int, whole("of flips and resamples")] = 0
+    relations: Annotated[bool, flag("show every relation, not the surest differences")] = False
+    json: Annotated[Path | None, described("write the figures here, as plain numbers")] = None
+    html: Annotated[Path | None, described("write a report with pictures here, one page by itself")] = None
+
+    def options(self) -> ComparisonOptions:
+        """Hand on what is asked of the comparison."""
+        from consmrf.evaluation.comparison import ComparisonOptions
+
+        return ComparisonOptions(
+            metric=self.metric, repeats=self.repeats, confidence=self.confidence, seed=self.seed
+        )

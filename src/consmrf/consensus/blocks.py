@@ -22,6 +22,7 @@ __all__ = [
     "CONSENSUS",
     "DEPARTURES",
     "NEGATIVES",
+    "SEVERAL",
     "SHARED",
     "Block",
     "Form",
@@ -30,6 +31,8 @@ __all__ = [
     "padded",
 ]
 
+# The loss of a kernel that asks each relation for its own.
+SEVERAL = "several"
 NEGATIVES = ("uniform", "degree", "range")
 # What is trained: one A for all; the same and each relation's own intercept; or Δ_r beside a Z that rests.
 SHARED, CONSENSUS, DEPARTURES = range(3)
@@ -46,7 +49,7 @@ class Form(NamedTuple):
     """What a kernel is compiled for."""
 
     scorer: str
-    loss: str
+    loss: str  # or SEVERAL: each relation's own, told apart at run time
     dim: int
     batch: int  # facts whose gradients are taken together
     pool: int  # sampled objects of a batch; a multiple of LANES
@@ -54,6 +57,7 @@ class Form(NamedTuple):
     cubic: bool  # N3 instead of L2
     negatives: str
     exhaustive: bool  # the pool is all of E
+    terms: bool  # facts have weights or values, or rows their share of the regulariser
 
 
 class Block(NamedTuple):

@@ -227,7 +227,7 @@ def _sweep(
             for j in range(1, dim):
                 score += q[j] * a[j]
             scores[i] = score
-        total += loss_of(loss, scores, coefficients)
+        total += loss_of(loss, scores, coefficients, 1.0)
         # line 6 to 9 of Algorithm 2, all gradients before any update: a row may stand twice among s, o and o′
         dq[:] = 0
         for i in range(width):

@@ -1,8 +1,8 @@
 """Losses: each turns the scores of one positive and its negatives into one coefficient each.
 
-A loss is one plain function `(scores, coefficients) -> loss`: `scores[0]` belongs to the observed object, the
-others to the sampled ones; `coefficients[i]` receives dL/dscores[i]. The kernels compile these very
-functions.
+A loss is one plain function `(scores, coefficients, y) -> loss`: `scores[0]` belongs to the observed object,
+the others to the sampled ones; `coefficients[i]` receives dL/dscores[i]. `y` is the fact's value for losses
+that aim at one: 1 unless the data say otherwise. The kernels compile these very functions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 __all__ = ["LOSSES", "Loss", "bpr", "logistic", "softmax", "squared"]
 
 
-def bpr(scores: Any, coefficients: Any) -> float:
+def bpr(scores: Any, coefficients: Any, _y: float = 1.0) -> float:
     """BPR-Opt: −ln σ(ŷ(s,o) − ŷ(s,o′)), averaged over the negatives when there are several."""
     share = 1.0 / (len(scores) - 1)
     loss = 0.0
@@ -32,7 +32,7 @@ def bpr(scores: Any, coefficients: Any) -> float:
     return loss
 
 
-def softmax(scores: Any, coefficients: Any) -> float:
+def softmax(scores: Any, coefficients: Any, _y: float = 1.0) -> float:
     """Cross-entropy of the observed object among all that are scored: −ln e^{ŷ(s,o)} / Σ e^{ŷ}.
 
     e^x for x ≤ 0 is (e^{x/64})^64 by Taylor's series, arithmetic alone, so that the loop over many negatives
@@ -62,8 +62,11 @@ def softmax(scores: Any, coefficients: Any) -> float:
     return math.log(total) + float(top) - float(scores[0])
 
 
-def logistic(scores: Any, coefficients: Any) -> float:
-    """−ln σ(ŷ(s,o)) − mean ln σ(−ŷ(s,o′)): each candidate judged by itself."""
+def logistic(scores: Any, coefficients: Any, y: float = 1.0) -> float:
+    """−y ln σ(ŷ(s,o)) − (1 − y) ln σ(−ŷ(s,o)) − mean ln σ(−ŷ(s,o′)): each candidate judged by itself.
+
+    The first two are −ln σ(ŷ) + (1 − y) ŷ.
+    """
     share = 1.0 / (len(scores) - 1)
     loss = 0.0
     for i in range(len(scores)):
@@ -72,19 +75,20 @@ def logistic(scores: Any, coefficients: Any) -> float:
         decay = math.exp(-abs(x))
         loss += weight * (math.log1p(decay) + max(x, 0.0))
         slope = weight * (1.0 if x > 0 else decay) / (1.0 + decay)
-        coefficients[i] = -slope if i == 0 else slope
+        coefficients[i] = 1.0 - y - slope if i == 0 else slope
+        loss += (1.0 - y) * float(scores[0]) if i == 0 else 0.0
     return loss
 
 
-def squared(scores: Any, coefficients: Any) -> float:
-    """½ (ŷ(s,o) − 1)² + ½ mean ŷ(s,o′)²: facts are one, what is not known is zero."""
+def squared(scores: Any, coefficients: Any, y: float = 1.0) -> float:
+    """½ (ŷ(s,o) − y)² + ½ mean ŷ(s,o′)²: facts have their values, what is not known is zero."""
     share = 1.0 / (len(scores) - 1)
     loss = 0.0
     for i in range(len(scores)):
         if scores[i] == -math.inf:  # a candidate that is left out
             coefficients[i] = 0
             continue
-        error = float(scores[i]) - 1.0 if i == 0 else float(scores[i])
+        error = float(scores[i]) - y if i == 0 else float(scores[i])
         weight = 1.0 if i == 0 else share
         loss += 0.5 * weight * error * error
         coefficients[i] = weight * error
@@ -97,7 +101,8 @@ class Loss:
 
     name: str
     code: int
-    function: Callable[[Any, Any], float]
+    function: Callable[..., float]
+    aims: tuple[float, float] | None = None  # the values it can aim at, if any
 
 
 LOSSES: dict[str, Loss] = {
@@ -105,7 +110,7 @@ LOSSES: dict[str, Loss] = {
     for loss in (
         Loss("bpr", 0, bpr),
         Loss("softmax", 1, softmax),
-        Loss("logistic", 2, logistic),
-        Loss("squared", 3, squared),
+        Loss("logistic", 2, logistic, aims=(0.0, 1.0)),
+        Loss("squared", 3, squared, aims=(-math.inf, math.inf)),
     )
 }

@@ -104,15 +104,18 @@ def estimate_waves(
     real, sides = (4 if config.precision == "single" else 8), 2 if config.reciprocal else 1
     k, d = config.dim, padded(config.dim)
     facts = sides * sum(len(p) for p in partitions)
+    numbers = sides * sum(x.nbytes for p in partitions for x in (p.weights, p.values) if x is not None)
     viewed = [p for r, p in enumerate(partitions) if config.departs and (targets is None or r in targets)]
     slots = sides * sum(len(p.entities) for p in viewed)
-    own = k if config.departs else 0
+    counts = 0 if config.reciprocal else 4 * (4 * slots + 2 * n_entities)
+    own, shares = k if config.departs else 0, int(config.reg_weight == "uniform")
     weights = sides * len(partitions) * SCORERS[config.scorer].weights(k) * real
     return MemoryEstimate(
-        data=4 * ((_WORDS_PER_FACT + _WORDS_OF_PLAN) * facts + _WORDS_PER_SLOT * slots),
-        consensus=n_entities * (2 * d + 2 * (k + 2)) * real,  # and the best of each stage
+        data=4 * ((_WORDS_PER_FACT + _WORDS_OF_PLAN) * facts + _WORDS_PER_SLOT * slots) + numbers,
+        consensus=n_entities * (2 * d + 2 * (k + 2) + shares) * real,  # and the best of each stage
         state=slots * (2 * own + 3) * real + 2 * weights,
-        views=slots * (own + 2) * real + 2 * weights,  # the best of each stage
+        # the best of each stage, and the subjects' intercepts
+        views=slots * (own + 2) * real + 2 * weights + counts,
         workers=_waves_of(facts, slots, n_entities, config) + score_size(validated),
         process=process_size(),
     )

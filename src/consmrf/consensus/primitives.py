@@ -156,15 +156,15 @@ def backprop(scorer: int, dim: int, a: Any, w: Any, dq: Any, da: Any, dw: Any) -
 
 
 @inlined
-def loss_of(loss: int, scores: Any, coefficients: Any) -> float:
-    """Write the coefficients of one positive's scores; hand on its loss."""
+def loss_of(loss: int, scores: Any, coefficients: Any, y: float) -> float:
+    """Write the coefficients of one positive's scores; hand on its loss. `y` is the positive's value."""
     if loss == 0:
-        return _bpr(scores, coefficients)
+        return _bpr(scores, coefficients, y)
     if loss == 1:
-        return _softmax(scores, coefficients)
+        return _softmax(scores, coefficients, y)
     if loss == 2:
-        return _logistic(scores, coefficients)
-    return _squared(scores, coefficients)
+        return _logistic(scores, coefficients, y)
+    return _squared(scores, coefficients, y)
 
 
 @inlined

@@ -121,10 +121,13 @@ SCORERS: dict[str, Scorer] = {
 
 
 def queries(scorer: Scorer, a: Floats, w: Floats) -> Floats:
-    """Hand on q [n, k] for the subjects' rows a [n, k], so that ŷ = q · a_o."""
+    """Hand on q [n, k] for the subjects' rows a [n, k], so that ŷ = q · a_o.
+
+    w is [m]; but for `full` it may be [m, n], each row with weights of its own.
+    """
     k = a.shape[1]
     if scorer.name == "full":  # the definition is k² steps of NumPy, this is one
-        return a @ w.reshape(k, k)
+        return _by_rows(a, w.reshape(k, k))
     q = np.empty((k, len(a)), np.result_type(a, w))
     scorer.query(k, a.T, w, q)
     return q.T
@@ -137,7 +140,15 @@ def transposed_queries(scorer: Scorer, a: Floats, w: Floats) -> Floats:
     """
     k = a.shape[1]
     if scorer.name == "full":
-        return a @ w.reshape(k, k).T
+        return _by_rows(a, w.reshape(k, k).T)
     p = np.empty((k, len(a)), np.result_type(a, w))
     scorer.backprop(k, np.zeros_like(p), w, a.T, p, np.empty((len(w), len(a)), p.dtype))
     return p.T
+
+
+def _by_rows(a: Floats, matrix: Floats) -> Floats:
+    """Hand on a · matrix, summed in order: a row has the same bits wherever it stands."""
+    product = np.zeros((len(a), matrix.shape[1]), np.result_type(a, matrix))
+    for i in range(matrix.shape[0]):
+        product += a[:, i, None] * matrix[i]
+    return product

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Protocol
 
@@ -74,6 +74,7 @@ class Round:
     validation: float | None
     seconds: dict[str, float]  # local_total, local_critical_path, consensus, validation, elapsed
     stage: str = "rounds"  # of the wave solver: consensus, then departures
+    validation_error: float | None = None  # the score's standard error, where triples are drawn for it
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ _NOTHING_LEARNED = (
 _WORSE_THAN_CHANCE = "But the training loss is above that of random scores. Lower learning_rate."
 
 Average = Callable[[Floats, Sequence[LocalUpdate]], Floats]
-Validate = Callable[[Any], float]
+Validate = Callable[[Any], tuple[float, float]]  # a score, and its standard error
 OnRound = Callable[[Round], None]
 
 
@@ -263,9 +264,10 @@ def solve(
             stepped = time.perf_counter()
             outcome = step(state, swept)
             seconds = {"consensus": time.perf_counter() - stepped + swept.merge_seconds}
-            score = _validated(validate, outcome.views, seconds)
+            score, error = _validated(validate, outcome.views, seconds)
             seconds["elapsed"] = time.perf_counter() - begun + stage.elapsed
-            rounds.append(_record(swept, outcome, rounds, score, stage.name, seconds))
+            record = _record(swept, outcome, rounds, score, stage.name, seconds)
+            rounds.append(replace(record, validation_error=error))
             if score is None or best is None or score > (best.score or 0.0):
                 best = Best(outcome.views.kept(None if best is None else best.views), score, number)
             status = terminate(rounds, max(best.round, len(stage.before)), config, stage.until)
@@ -290,13 +292,16 @@ def terminate(rounds: Sequence[Round], best: int, config: Config, until: int | N
     return None
 
 
-def _validated(validate: Validate | None, views: Any, seconds: dict[str, float]) -> float | None:
+def _validated(
+    validate: Validate | None, views: Any, seconds: dict[str, float]
+) -> tuple[float, float] | tuple[None, None]:
+    """Hand on the score and its standard error."""
     if validate is None:
-        return None
+        return None, None
     begun = time.perf_counter()
-    score = validate(views)
+    found = validate(views)
     seconds["validation"] = time.perf_counter() - begun
-    return score
+    return found
 
 
 def _record(

@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from consmrf.consensus.blocks import CONSENSUS, DEPARTURES, SHARED, Block, Form, Worker, padded
+from consmrf.consensus.blocks import CONSENSUS, DEPARTURES, SEVERAL, SHARED, Block, Form, Worker, padded
 from consmrf.consensus.facts import Facts
 from consmrf.consensus.losses import LOSSES
 from consmrf.consensus.primitives import (
@@ -53,19 +53,21 @@ class Numbers(NamedTuple):
     reg: NDArray[np.floating[Any]]  # [d] λ of the features; 0 for intercepts and padding
     w_reg: Any  # λ of w
     rho: NDArray[np.floating[Any]]  # [R] ρ_r: how strongly a relation's own is pulled to 0
-    boost: Any  # ln(|E| / pool): what makes the pool stand for all objects; or 0
+    boost: NDArray[np.floating[Any]]  # [R] ln(|E| / pool): what makes the pool stand for all objects; or 0
+    losses: NDArray[np.int32]  # [R] each relation's, by its code
+    reg_shares: NDArray[np.floating[Any]]  # [E] what of λ an entity has at each touch; [0]: all of it
 
 
 class Shape(NamedTuple):
     """What is constant in a compiled kernel."""
 
     scorer: int
-    loss: int
     dim: int
     d: int
     pool: int
     stage: int
     cubic: int
+    terms: int
 
 
 @inlined
@@ -260,24 +262,38 @@ def _forward(
 
 
 @inlined
+def _told(numbers: Any, at: Any, one: Any) -> Any:
+    """Hand on what stands at a place of an array that may be empty, which says 1 everywhere."""
+    return numbers[at] * one if len(numbers) else one
+
+
+@inlined
 def _losses(
-    shape: Shape, facts: Facts, block: Block, worker: Worker, bounds: Any, pool_rows: Any
+    shape: Shape, facts: Facts, block: Block, worker: Worker, bounds: Any, pool_rows: Any, loss: int
 ) -> tuple[float, int]:
     """The losses of a batch that has been scored, and the gradients of its queries and its pool."""
-    loss, d, pool = shape.loss, shape.d, shape.pool
+    d, pool, terms = shape.d, shape.pool, shape.terms
     lo, size = bounds
     order, z_rows, row_of, place_of = block.order, block.z_rows, worker.row_of, worker.place_of
     scores, coefficients, offsets = worker.scores, worker.coefficients, worker.offsets
     heads, head_indptr, objects = facts.heads, facts.head_indptr, facts.objects
+    weights, values = facts.weights, facts.values
     dq, o = worker.gradients, worker.objects
-    total, rejected = 0.0, 0
+    total, rejected, one = 0.0, 0, dq.dtype.type(1)
     for i in range(size):
         for j in range(pool):
             scores[i, 1 + j] += offsets[j]
-        head = heads[order[lo + i]]
+        f = order[lo + i]
+        head = heads[f]
         first, last = head_indptr[head], head_indptr[head + 1]
         rejected += _reject(scores[i], objects, first, last, row_of, place_of, z_rows, pool_rows)
-        total += loss_of(loss, scores[i], coefficients[i])
+        if terms:
+            weight = _told(weights, f, one)
+            total += weight * loss_of(loss, scores[i], coefficients[i], float(_told(values, f, one)))
+            for j in range(1 + pool):
+                coefficients[i, j] *= weight
+        else:
+            total += loss_of(loss, scores[i], coefficients[i], 1.0)
         c = coefficients[i, 0]
         for k in range(d):
             dq[i, k] = c * o[i, k]
@@ -301,10 +317,11 @@ def _update_rows(
     """The steps of a batch's subjects and observed objects; `dw` is filled."""
     scorer, dim, d, stage, cubic = shape.scorer, shape.dim, shape.d, shape.stage, shape.cubic
     lo, size = bounds
+    terms, z_rows, order = shape.terms, block.z_rows, block.order
     intercepts, rho, dw = rest
     z_table, own, own_rows, samples = block.z_table, block.own_table, block.own_rows, worker.samples
     q, o, dq, coefficients = worker.queries, worker.objects, worker.gradients, worker.coefficients
-    touches = facts.touches
+    touches, weights, shares = facts.touches, facts.weights, numbers.reg_shares
     eta, reg, own_rate = numbers.learning_rate, numbers.reg, numbers.own_rate
     subject, da, do, step = (
         np.empty(d, q.dtype),
@@ -312,30 +329,40 @@ def _update_rows(
         np.empty(d, q.dtype),
         np.empty(len(dw), q.dtype),
     )
-    one, wide = q.dtype.type(1), (dim, d, role)
+    one, wide, mass = q.dtype.type(1), (dim, d, role), float(size)
+    if terms:
+        mass = 0.0
+        for i in range(size):
+            mass += _told(weights, order[lo + i], one)
     for j in range(len(dw)):
-        dw[j] = _curb(w[j], numbers.w_reg * size, cubic)
+        dw[j] = _curb(w[j], numbers.w_reg * mass, cubic)
     for i in range(size):
         at = samples[lo + i]
+        weight = s_share = o_share = one
+        if terms:
+            weight = _told(weights, order[lo + i], one)
+            s_share = weight * _told(shares, z_rows[at[0]], one)
+            o_share = weight * _told(shares, z_rows[at[1]], one)
         s_row, o_row, s_slot, o_slot = z_table[at[0]], z_table[at[1]], at[2], at[3]
         _row_of_view(stage, wide, subject, s_row, own, s_slot, own_rows, intercepts)
         c = coefficients[i, 0]
         for k in range(d):
-            do[k] = c * q[i, k] + _curb(o[i, k], reg[k], cubic)
+            do[k] = c * q[i, k] + _curb(o[i, k], o_share * reg[k], cubic)
         backprop(scorer, dim, subject, w, dq[i], da, step)
         for j in range(len(dw)):
             dw[j] += step[j]
         for k in range(dim):
-            da[k] += _curb(subject[k], reg[k], cubic)
+            da[k] += _curb(subject[k], s_share * reg[k], cubic)
         if stage != DEPARTURES:
             _adagrad(s_row, da, eta, one, d)
             _adagrad(o_row, do, eta, one, d)
-        if stage == CONSENSUS and o_slot >= 0:
-            pull = rho / touches[own_rows[o_slot]]
-            _adagrad_own(own[o_slot], do[role:], own_rate, one, pull, 1)
+        if stage == CONSENSUS and s_slot >= 0:
+            # a subject's own intercept has no part in the score, and its share of the prior all the same
+            _adagrad_own(own[s_slot], da[role:], own_rate, one, weight * rho / touches[own_rows[s_slot]], 1)
+            _adagrad_own(own[o_slot], do[role:], own_rate, one, weight * rho / touches[own_rows[o_slot]], 1)
         if stage == DEPARTURES and s_slot >= 0:
-            _adagrad_own(own[s_slot], da, own_rate, one, rho / touches[own_rows[s_slot]], dim)
-            _adagrad_own(own[o_slot], do, own_rate, one, rho / touches[own_rows[o_slot]], dim)
+            _adagrad_own(own[s_slot], da, own_rate, one, weight * rho / touches[own_rows[s_slot]], dim)
+            _adagrad_own(own[o_slot], do, own_rate, one, weight * rho / touches[own_rows[o_slot]], dim)
 
 
 @inlined
@@ -365,10 +392,10 @@ def _update_pool(
 
 def _make_train(form: Form, source: int) -> Any:
     """Build the training of a block that has been laid out."""
-    scorer, loss = SCORERS[form.scorer].code, LOSSES[form.loss].code
+    scorer, loss = SCORERS[form.scorer].code, -1 if form.loss == SEVERAL else LOSSES[form.loss].code
     dim, pool, stage = form.dim, form.pool, form.stage
     d, weights, own_width = padded(dim), SCORERS[form.scorer].weights(dim), dim if stage == DEPARTURES else 1
-    cubic = int(form.cubic)
+    cubic, terms = int(form.cubic), int(form.terms)
 
     @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
     def train(
@@ -376,7 +403,7 @@ def _make_train(form: Form, source: int) -> Any:
     ) -> tuple[float, int]:
         if source < 0:  # never, see `blocks.py`
             return 0.0, 0
-        shape = Shape(scorer, loss, dim, d, pool, stage, cubic)
+        shape = Shape(scorer, dim, d, pool, stage, cubic, terms)
         nz, no, nw, nb = sizes
         _gather(block.z_rows, block.z_table, nz, rows.z, 2 * d)
         if stage != SHARED:
@@ -392,13 +419,14 @@ def _make_train(form: Form, source: int) -> Any:
             bounds, pool_rows, slots = (lo, hi - lo), worker.pools[at_pool], worker.pool_slots[b]
             w, r = block.w_table[at_w], block.w_rows[at_w]
             role = dim + (facts.twins and 2 * r >= relations)
-            if at_pool != last_pool:
+            if at_pool != last_pool or loss < 0:
                 if last_pool >= 0:
                     _leave_pool(worker.pools[last_pool], worker.place_of, pool)
-                _enter_pool(pool_rows, worker.place_of, worker.offsets, numbers.boost, pool)
+                _enter_pool(pool_rows, worker.place_of, worker.offsets, numbers.boost[r], pool)
                 last_pool = at_pool
             _forward(shape, block, worker, bounds, pool_rows, slots, w, role, rows.intercepts)
-            gained, known = _losses(shape, facts, block, worker, bounds, pool_rows)
+            of = loss if loss >= 0 else numbers.losses[r]
+            gained, known = _losses(shape, facts, block, worker, bounds, pool_rows, of)
             total += gained
             rejected += known
             _update_rows(

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consmrf.config import Config
-from consmrf.consensus.blocks import CONSENSUS, DEPARTURES, SHARED, Form, padded
+from consmrf.consensus.blocks import CONSENSUS, DEPARTURES, SEVERAL, SHARED, Form, padded
 from consmrf.consensus.facts import Layout
+from consmrf.consensus.losses import LOSSES
 from consmrf.consensus.scorers import SCORERS
 from consmrf.consensus.training import Numbers, Rows
 
@@ -139,11 +140,12 @@ def initial_wave(layout: Layout, config: Config) -> WaveState:
     w[:, :weights] = scorer.initial(k) + _W_SPREAD * rng.standard_normal((layout.n_relations, weights))
     own = np.zeros((len(layout.facts.view_entities), 2), real)
     own[:, 1] = _FIRST
+    losses = set(layout.losses or (config.loss,))
     exhaustive = layout.n_entities <= config.negatives
     pool = -(-(layout.n_entities if exhaustive else config.negatives) // 8) * 8
     form = Form(
         scorer=config.scorer,
-        loss=config.loss,
+        loss=losses.pop() if len(losses) == 1 else SEVERAL,
         dim=k,
         batch=config.batch,
         pool=pool,
@@ -151,6 +153,7 @@ def initial_wave(layout: Layout, config: Config) -> WaveState:
         cubic=config.regulariser == "n3",
         negatives=config.sampling,
         exhaustive=exhaustive,
+        terms=bool(len(layout.facts.weights) or len(layout.facts.values) or config.reg_weight == "uniform"),
     )
     return WaveState(Rows(z, own, w, np.zeros(0, real)), form, _INTERCEPT_RHO)
 
@@ -161,7 +164,8 @@ def numbers_of(state: WaveState, layout: Layout, config: Config) -> Numbers:
     k, d, departed = state.form.dim, padded(state.form.dim), state.form.stage == DEPARTURES
     reg = np.zeros(d, real)
     reg[:k] = config.reg
-    sampled = config.loss == "softmax" and not state.form.exhaustive
+    losses = layout.losses or (config.loss,) * layout.n_relations
+    standing = 0.0 if state.form.exhaustive else np.log(layout.n_entities / state.form.pool)
     return Numbers(
         learning_rate=np.full(d, config.learning_rate, real),
         own_rate=real(config.learning_rate * (_DEPARTURE_RATE if departed else 1)),
@@ -169,5 +173,19 @@ def numbers_of(state: WaveState, layout: Layout, config: Config) -> Numbers:
         reg=reg,
         w_reg=real(config.reg),
         rho=np.full(layout.n_relations, state.rho, real),
-        boost=real(np.log(layout.n_entities / state.form.pool) if sampled else 0),
+        boost=np.array([standing if loss == "softmax" else 0 for loss in losses], real),
+        losses=np.array([LOSSES[loss].code for loss in losses], np.int32),
+        reg_shares=_reg_shares(layout, real) if config.reg_weight == "uniform" else np.empty(0, real),
     )
+
+
+def _reg_shares(layout: Layout, real: Any) -> Floats:
+    """Hand on what makes the regulariser of each entity that of a mean one, however often facts touch it."""
+    facts = layout.facts
+    weights = facts.weights if len(facts.weights) else None
+    ends = np.stack([np.bincount(x, weights, layout.n_entities) for x in (facts.subjects, facts.objects)])
+    touches = ends.sum(axis=0)
+    met = touches[touches > 0]
+    shares = np.zeros(layout.n_entities, real)
+    shares[touches > 0] = met.mean() / met if len(met) else 0
+    return shares

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consmrf.errors import InputError, SettingError
-from consmrf.evaluation.metrics import RANK_METRICS, rank_values
-from consmrf.evaluation.options import DEFAULTS, PROTOCOLS, EvaluationOptions
+from consmrf.evaluation.groups import Grouping, groupings
+from consmrf.evaluation.metrics import METRICS, Values, measure
+from consmrf.evaluation.options import DEFAULTS, PROTOCOLS, RANKED, EvaluationOptions
 from consmrf.evaluation.ranking import (
     SIDES,
     Counted,
@@ -21,12 +22,15 @@ from consmrf.evaluation.ranking import (
     queries,
     rank,
 )
+from consmrf.evaluation.relations import RAW_HIT, RelationsRanked, rank_relations, raw_hits
 from consmrf.evaluation.result import Evaluation, Measured, Ranks, summarise
 from consmrf.evaluation.sampled import LIST_METRICS, rank_sampled
 from consmrf.graph.triples import Encoded, Graph, check_graphs
 from consmrf.graph.vocabulary import Vocabulary
 
 __all__ = ["Evaluable", "Evaluation", "EvaluationOptions", "evaluate"]
+
+Floats = NDArray[np.float64]
 
 
 class Evaluable(Scorer, Protocol):
@@ -50,9 +54,11 @@ def evaluate(
     """Measure how well a model ranks the facts of `test`; hand on an Evaluation.
 
     The model's training triples, every graph of `known` and `test` itself count as known: they never stand as
-    wrong answers. Test triples with a label that the model has never seen are left out and counted.
+    wrong answers. Test triples with a label that the model has never seen are counted, and left out or, with
+    unseen="worst", ranked behind all candidates.
 
-    protocol "full": each end of each triple is ranked among all entities that are not known to be right.
+    protocol "full": each end of each triple is ranked among all entities that are not known to be right, and
+    its relation, where sides name relations, among the relations not known to hold between the two.
     protocol "paper": each (relation, subject) ranks its objects among sampled unobserved objects.
     """
     known = [known] if isinstance(known, Graph) else known
@@ -60,6 +66,11 @@ def evaluate(
         raise SettingError(f"protocol = {protocol!r}: must be one of {', '.join(PROTOCOLS)}")
     if protocol == "paper" and "objects" not in options.sides:
         raise SettingError(f"sides = {options.sides!r}: must name objects, all that the paper protocol ranks")
+    if protocol == "paper" and options.unseen != "leave-out":
+        raise SettingError(
+            f"unseen = {options.unseen!r}: the paper protocol ranks the objects of a list together, "
+            "and leaves out what the model has never seen"
+        )
     check_graphs("evaluate", test, *known)
     encoded = test.encode(model.vocabulary)
     triples = distinct(encoded.triples)
@@ -70,23 +81,39 @@ def evaluate(
     sources += [(f"known {i}", ids) for i, ids in enumerate(others, start=1)]
     run = _full if protocol == "full" else _paper
     with one_blas_thread():
-        measured, ranks, pairs = run(model, triples, [model.known, *others], options)
+        found = run(model, _Asked(test, triples, [model.known, *others], options))
+        summary = summarise(found.measured, options, found.vocabulary.relations, found.groups)
     return Evaluation(
         protocol=protocol,
         options=options,
-        vocabulary=model.vocabulary,
+        vocabulary=found.vocabulary,
         filter=tuple(f"{name} ({len(ids)})" for name, ids in sources),
         candidates=len(model.vocabulary.entities) if protocol == "full" else options.candidates,
         triples={
-            "scored": len(ranks) // len(measured.expected),
+            "scored": len(found.ranks) // len(found.measured.expected),
             "unseen_entity": encoded.unseen_entity,
             "unseen_relation": encoded.unseen_relation,
         },
-        pairs=pairs,
-        ranks=ranks,
-        measured=measured,
-        **summarise(measured, options, model.vocabulary.relations),
+        pairs=found.pairs,
+        ranks=found.ranks,
+        measured=found.measured,
+        **summary,
     )
+
+
+class _Asked(NamedTuple):
+    test: Graph
+    triples: Ids  # those of the test that the model has labels for, ordered and distinct
+    known: list[Ids]  # training first
+    options: EvaluationOptions
+
+
+class _Found(NamedTuple):
+    measured: Measured
+    ranks: Ranks
+    vocabulary: Vocabulary
+    groups: list[Grouping]
+    pairs: dict[str, int]
 
 
 def _nothing(test: Graph, encoded: Encoded) -> str:
@@ -98,30 +125,90 @@ def _nothing(test: Graph, encoded: Encoded) -> str:
     )
 
 
-Run = tuple[Measured, Ranks, dict[str, int]]
-
-
-def _full(model: Evaluable, triples: Ids, known: Sequence[Ids], options: EvaluationOptions) -> Run:
-    n_entities, labels = len(model.vocabulary.entities), model.vocabulary.relations
-    counted = {
-        side: rank(model, queries(triples, known, side, n_entities), options.memory_mib, labels)
+def _full(model: Evaluable, asked: _Asked) -> _Found:
+    options, seen = asked.options, model.vocabulary
+    sizes = len(seen.entities), len(seen.relations)
+    counted: dict[str, Counted] = {
+        side: rank(
+            model,
+            queries(asked.triples, asked.known, side, sizes[0]),
+            options.memory_mib,
+            seen.relations,
+            options.threads,
+        )
         for side in options.sides
+        if side in SIDES
     }
-    measured = Measured(
-        RANK_METRICS,
-        triples[:, 1],
-        {side: rank_values(c.rank, c.candidates) for side, c in counted.items()},
-        {side: rank_values(c.upper, c.candidates) for side, c in counted.items()},
-        {side: rank_values(c.lower, c.candidates) for side, c in counted.items()},
+    vocabulary, triples = seen, asked.triples
+    raw = None
+    if "relations" in options.sides:
+        counted["relations"], raw = _relations(model, asked)
+    if options.unseen == "worst":
+        vocabulary, triples = _with_unseen(asked.test, seen)
+        counted = {side: _last(c, triples, sizes, sizes[side == "relations"]) for side, c in counted.items()}
+        raw = raw and _last(raw, triples, sizes, sizes[1])
+    values = {side: measure(_query(triples, side), *c) for side, c in counted.items()}
+    kinds: dict[str, dict[str, Floats]] = {
+        name: {side: getattr(x, name) for side, x in values.items()} for name in Values._fields
+    }
+    metrics = METRICS
+    if raw is not None:
+        metrics = (*METRICS, RAW_HIT)
+        hits = (raw_hits(x, sizes[1]) for x in (raw.rank, raw.upper, raw.lower))
+        for kind, own in zip(kinds.values(), (*hits, np.ones(len(triples))), strict=True):
+            for side, x in kind.items():
+                column = own if side == "relations" else np.full(len(own), np.nan)
+                kind[side] = np.column_stack([x, column])
+    grouped = groupings(triples, model.known, {side: _ANSWER[side] for side in counted}, _sizes(vocabulary))
+    return _Found(
+        Measured(metrics, triples[:, 1], **kinds), _ranks(triples, counted), vocabulary, grouped, {}
     )
-    return measured, _ranks(triples, counted), {}
 
 
-def _paper(model: Evaluable, triples: Ids, known: Sequence[Ids], options: EvaluationOptions) -> Run:
-    vocabulary = model.vocabulary
-    asked = queries(triples, known, "objects", len(vocabulary.entities))
+# the column of a triple that answers the query
+_ANSWER = {"objects": 2, "subjects": 0, "relations": 1}
+
+
+def _query(triples: Ids, side: str) -> NDArray[np.int64]:
+    """Hand on a number for the query that each triple answers: the two columns that are given."""
+    first, second = (triples[:, i].astype(np.int64) for i in range(3) if i != _ANSWER[side])
+    return first << 32 | second
+
+
+def _relations(model: object, asked: _Asked) -> RelationsRanked:
+    if not callable(getattr(model, "relation_scores", None)):
+        raise InputError("sides = 'relations': this model has no relation_scores to rank relations by")
+    scorer: Any = model
+    n_relations = len(scorer.vocabulary.relations)
+    return rank_relations(scorer, asked.triples, asked.known, n_relations, asked.options.memory_mib)
+
+
+def _sizes(vocabulary: Vocabulary) -> tuple[int, int]:
+    return len(vocabulary.entities), len(vocabulary.relations)
+
+
+def _with_unseen(test: Graph, seen: Vocabulary) -> tuple[Vocabulary, Ids]:
+    """Hand on the vocabulary with the test's new labels after it, and all test triples in its ids."""
+    entities = [label for label in test.vocabulary.entities if label not in seen.entity_ids]
+    relations = [label for label in test.vocabulary.relations if label not in seen.relation_ids]
+    whole = Vocabulary((*seen.entities, *entities), (*seen.relations, *relations))
+    return whole, distinct(test.encode(whole).triples)
+
+
+def _last(counted: Counted, triples: Ids, sizes: tuple[int, int], candidates: int) -> Counted:
+    """Put triples with an unseen label last, behind all candidates; the others keep their counts."""
+    seen = (triples < np.array([sizes[0], sizes[1], sizes[0]])).all(axis=1)
+    whole = [np.full(len(triples), candidates + 1) for _ in counted]
+    for column, own in zip(whole, counted, strict=True):
+        column[seen] = own
+    return Counted(*whole)
+
+
+def _paper(model: Evaluable, asked: _Asked) -> _Found:
+    vocabulary, options, triples = model.vocabulary, asked.options, asked.triples
+    pairs = queries(triples, asked.known, "objects", len(vocabulary.entities))
     found = rank_sampled(
-        model, asked, options.candidates, options.seed, options.memory_mib, vocabulary.relations
+        model, pairs, options.candidates, options.seed, options.memory_mib, vocabulary.relations
     )
     left_out = int((~found.scored).sum())
     if not len(found.values):
@@ -130,10 +217,19 @@ def _paper(model: Evaluable, triples: Ids, known: Sequence[Ids], options: Evalua
             "entity, so there is no unobserved object to compare with; use protocol 'full'"
         )
     expected, pessimistic, optimistic = ({"objects": x} for x in np.moveaxis(found.values, 2, 0))
-    measured = Measured(LIST_METRICS, asked.relation[found.scored], expected, pessimistic, optimistic)
+    weights = {"objects": np.ones(found.values.shape[:2])}
+    relation = pairs.relation[found.scored]
+    measured = Measured(LIST_METRICS, relation, expected, pessimistic, optimistic, weights)
     counted = Counted(*(part[found.placed] for part in found.counted))
     ranks = _ranks(triples[found.placed], {"objects": counted})
-    return measured, ranks, {"scored": len(found.values), "left_out": left_out}
+    both_ends = np.stack([pairs.given[found.scored], relation, pairs.given[found.scored]], axis=1)
+    by_relation = [
+        group
+        for group in groupings(both_ends, model.known, {"objects": 2}, _sizes(vocabulary))
+        if group.whole
+    ]
+    told = {"scored": len(found.values), "left_out": left_out}
+    return _Found(measured, ranks, vocabulary, by_relation, told)
 
 
 def _ranks(triples: NDArray[np.int32], counted: dict[str, Counted]) -> Ranks:
@@ -143,7 +239,7 @@ def _ranks(triples: NDArray[np.int32], counted: dict[str, Counted]) -> Ranks:
         s=s,
         r=r,
         o=o,
-        side=np.repeat([SIDES.index(side) for side in counted], len(triples)).astype(np.int8),
+        side=np.repeat([RANKED.index(side) for side in counted], len(triples)).astype(np.int8),
         rank=np.concatenate([part.rank for part in parts]),
         lower=np.concatenate([part.lower for part in parts]),
         upper=np.concatenate([part.upper for part in parts]),

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from consmrf.errors import InputError
-from consmrf.evaluation.metrics import mrr
+from consmrf.evaluation.metrics import reciprocal_rank
+from consmrf.evaluation.queries import (
+    SIDES,
+    Counted,
+    Ids,
+    Longs,
+    Queries,
+    distinct,
+    not_finite,
+    queries,
+    runs,
+)
+from consmrf.evaluation.strata import spaced, spaced_error
+from consmrf.model import Model
+from consmrf.predictors import Counts, Factors
 
 __all__ = [
     "SIDES",
     "Counted",
+    "Ids",
     "Queries",
     "Scorer",
     "ValidationScore",
@@ -27,11 +42,6 @@ __all__ = [
     "rank",
     "score_blocks",
 ]
-
-Ids = NDArray[np.int32]
-Longs = NDArray[np.int64]
-
-SIDES = ("objects", "subjects")  # which end of the triple is ranked; the other end is given
 
 # What one score may cost at most, in bytes: 4 where it is read, the rest while the model computes a block.
 _BYTES_PER_SCORE = 32
@@ -76,81 +86,6 @@ class Scorer(Protocol):
     def subject_scores(self, relation: int, objects: Ids, /) -> NDArray[np.float32]: ...
 
 
-@dataclass(frozen=True)
-class Queries:
-    """The distinct (relation, given end) of some triples, ordered, each with its answers and known facts."""
-
-    side: str
-    n_entities: int
-    relation: Ids  # [q] ascending
-    given: Ids  # [q] ascending within a relation
-    indptr: Longs  # [q + 1] where each query's answers begin
-    answers: Ids  # [n]
-    position: Longs  # [n] the row of each answer among the triples the queries were made of
-    known_indptr: Longs  # [q + 1]
-    known: Ids  # [m] ascending within a query: everything known to be true, the answers included
-
-    def __len__(self) -> int:
-        return len(self.relation)
-
-    @property
-    def candidates(self) -> Longs:
-        """How many entities an answer of each query is ranked among, itself included."""
-        return self.n_entities + 1 - np.diff(self.known_indptr)
-
-
-class Counted(NamedTuple):
-    """Ranks of the answers, by the rows of the triples the queries were made of."""
-
-    lower: Longs  # 1 + #better
-    upper: Longs  # 1 + #better + #equal
-    candidates: Longs
-
-    @property
-    def rank(self) -> NDArray[np.float64]:
-        """1 + #better + ½·#equal."""
-        return (self.lower + self.upper) / 2
-
-
-def distinct(triples: Ids) -> Ids:
-    """Hand on the triples ordered by relation, subject, object, each once."""
-    ordered = triples[np.lexsort((triples[:, 2], triples[:, 0], triples[:, 1]))]
-    fresh = np.ones(len(ordered), dtype=bool)
-    fresh[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    return ordered[fresh]
-
-
-def queries(triples: Ids, known: Sequence[Ids], side: str, n_entities: int) -> Queries:
-    """Group distinct triples by their given end; keep the known facts that answer one of these queries."""
-    given, answer = (0, 2) if side == "objects" else (2, 0)
-    pairs, query = np.unique(_pair(triples, given, n_entities), return_inverse=True)
-    keys = query * n_entities + triples[:, answer]
-    position = np.argsort(keys)
-    facts = [keys]
-    for part in known:
-        pair = _pair(part, given, n_entities)
-        found = np.minimum(np.searchsorted(pairs, pair), len(pairs) - 1)
-        asked = pairs[found] == pair
-        facts.append(found[asked] * n_entities + part[asked, answer])
-    fact = np.unique(np.concatenate(facts))
-    bounds = np.arange(len(pairs) + 1) * n_entities
-    return Queries(
-        side=side,
-        n_entities=n_entities,
-        relation=(pairs // n_entities).astype(np.int32),
-        given=(pairs % n_entities).astype(np.int32),
-        indptr=np.searchsorted(keys[position], bounds),
-        answers=triples[position, answer],
-        position=position,
-        known_indptr=np.searchsorted(fact, bounds),
-        known=(fact % n_entities).astype(np.int32),
-    )
-
-
-def _pair(triples: Ids, given: int, n_entities: int) -> Longs:
-    return triples[:, 1].astype(np.int64) * n_entities + triples[:, given]
-
-
 def score_blocks(
     scorer: Scorer, asked: Queries, memory_mib: int, labels: Sequence[str] = ()
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
@@ -161,23 +96,68 @@ def score_blocks(
     enough = max(_ENOUGH_BYTES // (4 * asked.n_entities), _ENOUGH_ROWS)
     rows = max(1, min(enough, (memory_mib << 20) // (_BYTES_PER_SCORE * asked.n_entities)))
     score = scorer.object_scores if asked.side == "objects" else scorer.subject_scores
-    starts = np.flatnonzero(np.diff(asked.relation, prepend=-1)).tolist()
-    for begin, end in zip(starts, [*starts[1:], len(asked)], strict=True):
+    for begin, end in runs(asked.relation):
         relation = int(asked.relation[begin])
         for first in range(begin, end, rows):
             scores = score(relation, asked.given[first : min(first + rows, end)])
             if not (np.isfinite(scores.min()) and np.isfinite(scores.max())):
-                name = repr(labels[relation]) if labels else f"number {relation}"
-                raise InputError(
-                    f"the scores of {asked.side} for relation {name} are not all finite, so they cannot be "
-                    "ranked: fit again with a smaller learning_rate or rho"
-                )
+                raise not_finite(asked, first, labels)
             yield first, scores
             del scores
 
 
-def rank(scorer: Scorer, asked: Queries, memory_mib: int = 512, labels: Sequence[str] = ()) -> Counted:
-    """Rank every answer among the entities that are not known answers of its query, itself excepted."""
+def rank(
+    scorer: Scorer,
+    asked: Queries,
+    memory_mib: int = 512,
+    labels: Sequence[str] = (),
+    threads: int | None = None,
+) -> Counted:
+    """Rank every answer among the entities that are not known answers of its query, itself excepted.
+
+    Factors are ranked by tiles, on `threads` threads (None: one per core) or as many as memory has room for.
+    """
+    predictor = scorer.predictor if isinstance(scorer, Model) else scorer
+    if isinstance(predictor, Factors) and predictor.z.dtype in (np.float32, np.float64):
+        from consmrf.evaluation.tiles import count_answers  # here, for it loads the compiler
+
+        cores = threads or os.cpu_count() or 1
+        better, equal = count_answers(predictor, asked, memory_mib=memory_mib, threads=cores, labels=labels)
+    elif isinstance(predictor, Counts):
+        better, equal = _count_repeated(predictor, asked, labels)
+    else:
+        better, equal = _count_blocks(scorer, asked, memory_mib, labels)
+    lower, upper, candidates = np.empty_like(better), np.empty_like(better), np.empty_like(better)
+    lower[asked.position] = 1 + better
+    upper[asked.position] = 1 + better + equal
+    candidates[asked.position] = np.repeat(asked.candidates, np.diff(asked.indptr))
+    return Counted(lower, upper, candidates)
+
+
+def _count_repeated(counts: Counts, asked: Queries, labels: Sequence[str]) -> tuple[Longs, Longs]:
+    """Count where all queries of a relation have the same scores: sorted once, known facts taken off."""
+    better, equal = np.empty_like(asked.position), np.empty_like(asked.position)
+    indptr, known_indptr = asked.indptr.tolist(), asked.known_indptr.tolist()
+    side = counts.objects if asked.side == "objects" else counts.subjects
+    for begin, end in runs(asked.relation):
+        [scores] = side.repeated(int(asked.relation[begin]), 1)
+        if not np.isfinite(scores).all():
+            raise not_finite(asked, begin, labels)
+        ordered = np.sort(scores)
+        for q in range(begin, end):
+            own = slice(indptr[q], indptr[q + 1])
+            targets = scores[asked.answers[own]]
+            known = np.sort(scores[asked.known[known_indptr[q] : known_indptr[q + 1]]])
+            above, same = _among(ordered, targets)
+            known_above, known_same = _among(known, targets)
+            better[own], equal[own] = above - known_above, same - known_same
+    return better, equal
+
+
+def _count_blocks(
+    scorer: Scorer, asked: Queries, memory_mib: int, labels: Sequence[str]
+) -> tuple[Longs, Longs]:
+    """Count among the scores that a model hands on, whatever it is; equal are those with the same bits."""
     better, equal = np.empty_like(asked.position), np.empty_like(asked.position)
     mask = np.empty(asked.n_entities, dtype=bool)
     indptr, known_indptr = asked.indptr.tolist(), asked.known_indptr.tolist()
@@ -189,11 +169,7 @@ def rank(scorer: Scorer, asked: Queries, memory_mib: int = 512, labels: Sequence
             rivals[asked.known[known_indptr[q] : known_indptr[q + 1]]] = -np.inf
             better[own], equal[own] = _count(rivals, targets, mask)
         del scores, row, rivals
-    lower, upper, candidates = np.empty_like(better), np.empty_like(better), np.empty_like(better)
-    lower[asked.position] = 1 + better
-    upper[asked.position] = 1 + better + equal
-    candidates[asked.position] = np.repeat(asked.candidates, np.diff(asked.indptr))
-    return Counted(lower, upper, candidates)
+    return better, equal
 
 
 def _count(
@@ -202,31 +178,57 @@ def _count(
     """For each target: how many rivals are higher, how many equal. Overwrites mask, may sort rivals."""
     if len(targets) >= _SORT_FROM:
         rivals.sort()
-        upto = np.searchsorted(rivals, targets, side="right")
-        return len(rivals) - upto, upto - np.searchsorted(rivals, targets, side="left")
+        return _among(rivals, targets)
     higher = [np.count_nonzero(np.greater(rivals, t, out=mask)) for t in targets]
     equal = [np.count_nonzero(np.equal(rivals, t, out=mask)) for t in targets]
     return np.array(higher), np.array(equal)
 
 
+def _among(ordered: NDArray[np.float32], targets: NDArray[np.float32]) -> tuple[Longs, Longs]:
+    """For each target: how many of an ascending array are higher, how many equal."""
+    upto = np.searchsorted(ordered, targets, side="right")
+    return len(ordered) - upto, upto - np.searchsorted(ordered, targets, side="left")
+
+
 class ValidationScore:
     """Filtered MRR of both sides on a fixed sample of validation triples: built once, called many times."""
 
-    def __init__(self, valid: Ids, known: Ids, n_entities: int, limit: int = 2000, seed: int = 0) -> None:
-        """Receive validation and other known triples in ids; `valid` itself counts as known, all of it."""
+    def __init__(
+        self,
+        valid: Ids,
+        known: Ids,
+        n_entities: int,
+        limit: int = 2000,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> None:
+        """Receive validation and other known triples in ids; `valid` itself counts as known, all of it.
+
+        Of more than `limit` triples every relation gives its share, drawn once.
+        """
         triples = distinct(valid)
         if not len(triples):
             raise InputError("no validation triple has an entity and a relation of the training triples")
+        self._total = len(triples)
         if len(triples) > limit:
-            triples = triples[np.sort(np.random.default_rng(seed).choice(len(triples), limit, replace=False))]
+            triples = triples[spaced(triples[:, 1], limit, seed)]
         self.triples = triples
+        self._threads = threads
         self._queries = [queries(triples, (known, valid), side, n_entities) for side in SIDES]
 
     def __call__(self, scorer: Scorer) -> float:
-        """Hand on the MRR; scores that are not finite are an InputError."""
-        return mrr(self.ranks(scorer).ravel())
+        """Hand on the MRR of `triples`; scores that are not finite are an InputError."""
+        return self.measure(scorer)[0]
+
+    def measure(self, scorer: Scorer) -> tuple[float, float]:
+        """Hand on the MRR, and its standard error as an estimate of that of all validation triples.
+
+        The error is 0 where all are ranked.
+        """
+        values = reciprocal_rank(self.ranks(scorer)).mean(axis=0)
+        return float(values.mean()), spaced_error(values, self._total) if len(values) < self._total else 0.0
 
     def ranks(self, scorer: Scorer) -> NDArray[np.float64]:
         """Hand on [2, n]: the rank of each of `triples` as object, and as subject."""
         with one_blas_thread():
-            return np.stack([rank(scorer, asked).rank for asked in self._queries])
+            return np.stack([rank(scorer, asked, threads=self._threads).rank for asked in self._queries])

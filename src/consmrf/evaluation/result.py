@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,20 +14,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consmrf.errors import OutputError
-from consmrf.evaluation.intervals import bootstrap_sums, percentile_interval, ratio
-from consmrf.evaluation.options import EvaluationOptions
+from consmrf.evaluation.groups import Grouping
+from consmrf.evaluation.intervals import bootstrap_sums, percentile_interval, ratio, weighted_intervals
+from consmrf.evaluation.metrics import QUERY_METRICS, limits
+from consmrf.evaluation.options import RANKED, EvaluationOptions
 from consmrf.evaluation.ranking import SIDES
+from consmrf.evaluation.relations import RAW_HIT
 from consmrf.graph.source import replacing
 from consmrf.graph.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["Evaluation", "Measured", "Metrics", "Ranks", "save_ranks", "summarise"]
+__all__ = ["RELATION_VIEW", "Evaluation", "Measured", "Metrics", "Ranks", "save_ranks", "summarise", "table"]
 
 Floats = NDArray[np.float64]
-Metrics = dict[str, float | None]  # by metric; "count" is how many queries the others are means of
+# By metric. "count" is how many ranked positives the metrics of ranks are means of, "lists" how many queries,
+# with all their positives each, AP and the like are means of.
+Metrics = dict[str, float | None]
 Interval = list[float | None]
+
+RELATION_VIEW = "relation_prediction"
+# Each relation's own interval is given for these.
+_WITH_INTERVAL = ("mrr", "hits@10", "auc")
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,7 @@ class Ranks:
     s: NDArray[np.int32]
     r: NDArray[np.int32]
     o: NDArray[np.int32]
-    side: NDArray[np.int8]  # the position in SIDES of the end that was ranked
+    side: NDArray[np.int8]  # the position in RANKED of what was ranked
     rank: Floats
     lower: NDArray[np.int64]  # the optimistic bound
     upper: NDArray[np.int64]  # the pessimistic bound
@@ -52,7 +62,7 @@ class Measured:
 
     Rows are test triples (full) or (relation, subject) pairs (paper) in the order of r, s and o. Which rows
     there are, and what each is ranked among, never depends on the model: models with the same vocabulary can
-    be compared row by row.
+    be compared row by row. A metric is the mean of its column, weighted.
     """
 
     metrics: tuple[str, ...]
@@ -60,22 +70,31 @@ class Measured:
     expected: Mapping[str, Floats]  # side → [n, metrics], NaN where undefined
     pessimistic: Mapping[str, Floats]
     optimistic: Mapping[str, Floats]
+    weights: Mapping[str, Floats]
 
     @property
     def views(self) -> dict[str, tuple[str, ...]]:
-        """What is reported: the sides taken together, where there are two, and each side by itself."""
-        sides = tuple(self.expected)
-        both: dict[str, tuple[str, ...]] = {"both": sides} if len(sides) > 1 else {}
-        return both | {side: (side,) for side in sides}
+        """What is reported: the ends taken together, where there are two, each by itself, and relations."""
+        ends = tuple(side for side in self.expected if side in SIDES)
+        both: dict[str, tuple[str, ...]] = {"both": ends} if len(ends) > 1 else {}
+        relations = {RELATION_VIEW: ("relations",)} if "relations" in self.expected else {}
+        return both | {side: (side,) for side in ends} | relations
+
+    def parts(self, values: Mapping[str, Floats]) -> tuple[dict[str, Floats], dict[str, Floats]]:
+        """Hand on what the weighted means are quotients of, by side: weighted values, and weights."""
+        return (
+            {side: np.nan_to_num(x) * self.weights[side] for side, x in values.items()},
+            {side: ~np.isnan(x) * self.weights[side] for side, x in values.items()},
+        )
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Metrics by view ("both", "objects", "subjects"), with all it takes to read and to recompute them."""
+    """Metrics by view (both, objects, subjects, relation_prediction), with all it takes to read them."""
 
     protocol: str
     options: EvaluationOptions
-    vocabulary: Vocabulary
+    vocabulary: Vocabulary  # of the ranks: the model's, and after it the unseen labels that are ranked last
     filter: tuple[str, ...]  # which facts counted as known, and how many there were
     candidates: int  # entities each query starts from (full), or objects drawn for it (paper)
     triples: dict[str, int]  # scored, unseen_entity, unseen_relation
@@ -86,12 +105,12 @@ class Evaluation:
     micro: dict[str, Metrics]  # means over queries
     macro: dict[str, Metrics]  # means over relations
     relations: dict[str, dict[str, Metrics]]  # by relation label: means over its queries
+    groups: dict[str, dict[str, dict[str, Metrics]]]  # by grouping and group: means over its queries
     bounds: dict[
         str, dict[str, Interval]
     ]  # of micro: pessimistic (equals all ahead), optimistic (all behind)
-    intervals: dict[
-        str, dict[str, Interval]
-    ]  # of micro: bootstrap percentiles; empty where there is no bootstrap
+    intervals: dict[str, dict[str, Interval]]  # of micro; empty where there is no bootstrap
+    relation_intervals: dict[str, dict[str, dict[str, Interval]]]  # of relations: Student's
     measured: Measured = field(repr=False)  # the single queries that all these are means of
 
     @property
@@ -116,18 +135,28 @@ class Evaluation:
             "bounds": self.bounds,
             "intervals": self.intervals,
             "relations": self.relations,
+            "relation_intervals": self.relation_intervals,
+            **self.groups,
             "options": asdict(self.options) | {"sides": list(self.options.sides)},
         }
         return deepcopy(plain)
 
 
-def summarise(measured: Measured, options: EvaluationOptions, labels: Sequence[str]) -> dict[str, Any]:
+def summarise(
+    measured: Measured, options: EvaluationOptions, labels: Sequence[str], groups: Sequence[Grouping] = ()
+) -> dict[str, Any]:
     """Hand on the fields of an Evaluation that are means of single queries."""
     micro, macro, relations = _means(measured, measured.expected, labels)
     worst, best = (_means(measured, x, labels)[0] for x in (measured.pessimistic, measured.optimistic))
-    bounds = {v: {m: [worst[v][m], best[v][m]] for m in measured.metrics} for v in micro}
-    intervals = _intervals(measured, options) if options.bootstrap and len(measured.relation) > 1 else {}
-    return {"micro": micro, "macro": macro, "relations": relations, "bounds": bounds, "intervals": intervals}
+    return {
+        "micro": micro,
+        "macro": macro,
+        "relations": relations,
+        "groups": {group.name: _grouped(measured, group) for group in groups},
+        "bounds": {v: {m: [worst[v][m], best[v][m]] for m in _metrics(measured, v)} for v in micro},
+        "intervals": _intervals(measured, options),
+        "relation_intervals": _relation_intervals(measured, options.confidence, labels),
+    }
 
 
 def _means(
@@ -137,48 +166,141 @@ def _means(
     starts = np.flatnonzero(np.diff(measured.relation, prepend=-1))
     rows = np.diff(starts, append=len(measured.relation))
     names = [labels[r] for r in measured.relation[starts]]
-    sums = {side: np.add.reduceat(np.nan_to_num(x), starts) for side, x in values.items()}
-    defined = {side: np.add.reduceat((~np.isnan(x)).astype(np.int64), starts) for side, x in values.items()}
+    sums, weights = (
+        {side: np.add.reduceat(x, starts) for side, x in part.items()} for part in measured.parts(values)
+    )
+    lists = {side: np.add.reduceat(x, starts) for side, x in _lists(measured).items()}
     micro, macro = {}, {}
     relations: dict[str, dict[str, Metrics]] = {name: {} for name in names}
     for view, sides in measured.views.items():
-        total = np.sum([sums[s] for s in sides], axis=0)
-        count = np.sum([defined[s] for s in sides], axis=0)
-        own = ratio(total, count)
-        overall = ratio(total.sum(0), count.sum(0))
-        micro[view] = _named(measured.metrics, overall, int(rows.sum()) * len(sides))
+        total, weight = (_over(part, sides) for part in (sums, weights))
+        queries = _over(lists, sides)
+        own = ratio(total, weight)
+        overall = ratio(total.sum(0), weight.sum(0))
+        micro[view] = _named(measured, view, overall, int(rows.sum()) * len(sides), int(queries.sum()))
         per_relation = ratio(np.nan_to_num(own).sum(0), (~np.isnan(own)).sum(0))
-        macro[view] = _named(measured.metrics, per_relation, len(names))
-        for name, mean, n in zip(names, own, rows.tolist(), strict=True):
-            relations[name][view] = _named(measured.metrics, mean, n * len(sides))
+        macro[view] = _named(measured, view, per_relation, len(names), None)
+        for name, mean, n, q in zip(names, own, rows.tolist(), queries.tolist(), strict=True):
+            relations[name][view] = _named(measured, view, mean, n * len(sides), q)
     return micro, macro, relations
 
 
-def _named(metrics: Sequence[str], values: Floats, count: int) -> Metrics:
-    return {**{m: _number(x) for m, x in zip(metrics, values.tolist(), strict=True)}, "count": count}
+def _grouped(measured: Measured, group: Grouping) -> dict[str, dict[str, Metrics]]:
+    """Hand on the means over the queries of each group that has any, by view."""
+    sums, weights = measured.parts(measured.expected)
+    lists = _lists(measured)
+    told: dict[str, dict[str, Metrics]] = {}
+    for i, label in enumerate(group.labels):
+        for view, sides in measured.views.items():
+            masks = {side: group.keys[side] == i for side in sides if side in group.keys}
+            count = sum(int(mask.sum()) for mask in masks.values())
+            if count:
+                total, weight, queries = (
+                    np.sum([part[side][mask].sum(0) for side, mask in masks.items()], axis=0)
+                    for part in (sums, weights, lists)
+                )
+                means = _named(measured, view, ratio(total, weight), count, int(queries))
+                dropped = () if group.whole else (*QUERY_METRICS, "lists")
+                told.setdefault(label, {})[view] = {m: x for m, x in means.items() if m not in dropped}
+    return told
+
+
+def _lists(measured: Measured) -> dict[str, NDArray[np.int64]]:
+    """Hand on, by side and row, whether the values of a query with all its positives stand there."""
+    column = measured.metrics.index("ap") if "ap" in measured.metrics else None
+    none = np.zeros(len(measured.relation), np.int64)
+    return {
+        side: none if column is None else (~np.isnan(x[:, column])).astype(np.int64)
+        for side, x in measured.expected.items()
+    }
+
+
+def _metrics(measured: Measured, view: str) -> list[str]:
+    """Hand on the metrics of a view: the raw one is of relation prediction alone."""
+    return [m for m in measured.metrics if m != RAW_HIT or view == RELATION_VIEW]
+
+
+def _named(measured: Measured, view: str, values: Floats, count: int, lists: int | None) -> Metrics:
+    told = dict(zip(measured.metrics, map(_number, values.tolist()), strict=True))
+    shown: Metrics = {m: told[m] for m in _metrics(measured, view)}
+    with_lists = lists is not None and "ap" in shown
+    return shown | {"count": count} | ({"lists": lists} if with_lists else {})
 
 
 def _number(x: float) -> float | None:
     return None if x != x else x
 
 
+def _span(metric: str, low: float, high: float) -> Interval:
+    """Hand on an interval within the values that the metric can have."""
+    least, most = limits(metric)
+    return [_number(min(max(end, least), most)) for end in (low, high)]
+
+
 def _intervals(measured: Measured, options: EvaluationOptions) -> dict[str, dict[str, Interval]]:
-    """Bootstrap over rows: the two queries of a triple are drawn together, since they are not independent."""
-    columns = [np.nan_to_num(x) for x in measured.expected.values()]
-    defined = [(~np.isnan(x)).astype(np.float64) for x in measured.expected.values()]
-    drawn = bootstrap_sums(np.concatenate(columns + defined, axis=1), options.bootstrap, options.seed)
-    sums, counts = (
-        dict(zip(measured.expected, np.split(half, len(columns), axis=1), strict=True))
-        for half in np.split(drawn, 2, axis=1)
+    """Hand on intervals over rows: the queries of a triple go together, since they are not independent."""
+    if len(measured.relation) < 2 or (options.intervals == "bootstrap" and not options.bootstrap):
+        return {}
+    sums, weights = measured.parts(measured.expected)
+    found = _student if options.intervals == "analytic" else _bootstrapped
+    spans = found(sums, weights, measured.views, options)
+    told: dict[str, dict[str, Interval]] = {}
+    for view, (low, high) in spans.items():
+        ends = zip(measured.metrics, low.tolist(), high.tolist(), strict=True)
+        named = {m: _span(m, a, b) for m, a, b in ends}
+        told[view] = {m: named[m] for m in _metrics(measured, view)}
+    return told
+
+
+Spans = dict[str, Floats]  # by view: [2, metrics]
+Parts = Mapping[str, Floats]
+
+
+def _bootstrapped(
+    sums: Parts, weights: Parts, views: Mapping[str, tuple[str, ...]], options: EvaluationOptions
+) -> Spans:
+    columns = np.concatenate([*sums.values(), *weights.values()], axis=1)
+    drawn = bootstrap_sums(columns, options.bootstrap, options.seed)
+    total, weight = (
+        dict(zip(sums, np.split(half, len(sums), axis=1), strict=True)) for half in np.split(drawn, 2, axis=1)
     )
-    intervals = {}
-    for view, sides in measured.views.items():
-        means = ratio(np.sum([sums[s] for s in sides], axis=0), np.sum([counts[s] for s in sides], axis=0))
-        low, high = percentile_interval(means, options.confidence).tolist()
-        intervals[view] = {
-            m: [_number(a), _number(b)] for m, a, b in zip(measured.metrics, low, high, strict=True)
-        }
-    return intervals
+    means = {view: ratio(_over(total, sides), _over(weight, sides)) for view, sides in views.items()}
+    return {view: percentile_interval(x, options.confidence) for view, x in means.items()}
+
+
+def _student(
+    sums: Parts, weights: Parts, views: Mapping[str, tuple[str, ...]], options: EvaluationOptions
+) -> Spans:
+    return {
+        view: weighted_intervals(_over(sums, sides), _over(weights, sides), options.confidence)
+        for view, sides in views.items()
+    }
+
+
+def _over(parts: Mapping[str, NDArray[Any]], sides: Sequence[str]) -> NDArray[Any]:
+    """Hand on the sum of some sides."""
+    total: NDArray[Any] = np.sum([parts[side] for side in sides], axis=0)
+    return total
+
+
+def _relation_intervals(
+    measured: Measured, confidence: float, labels: Sequence[str]
+) -> dict[str, dict[str, dict[str, Interval]]]:
+    """Hand on each relation's own intervals, of few metrics, by relation and view."""
+    chosen = [i for i, m in enumerate(measured.metrics) if m in _WITH_INTERVAL]
+    sums, weights = measured.parts(measured.expected)
+    bounds = [*np.flatnonzero(np.diff(measured.relation, prepend=-1)).tolist(), len(measured.relation)]
+    told: dict[str, dict[str, dict[str, Interval]]] = {}
+    for lo, hi in pairwise(bounds):
+        own = told.setdefault(labels[measured.relation[lo]], {})
+        for view, sides in measured.views.items():
+            total, weight = (
+                _over({s: part[s][lo:hi, chosen] for s in sides}, sides) for part in (sums, weights)
+            )
+            ends = weighted_intervals(total, weight, confidence).T.tolist()
+            named = zip((measured.metrics[i] for i in chosen), ends, strict=True)
+            own[view] = {m: _span(m, *pair) for m, pair in named}
+    return told
 
 
 def save_ranks(evaluation: Evaluation, path: str | os.PathLike[str]) -> None:
@@ -190,20 +312,21 @@ def save_ranks(evaluation: Evaluation, path: str | os.PathLike[str]) -> None:
 
     target = Path(path)
     try:
-        table = _table(evaluation)
+        rows = table(evaluation)
         with replacing(target) as file:
-            table.write_parquet(file)
+            rows.write_parquet(file)
     except (PolarsError, UnicodeError) as problem:
         raise OutputError(
             f"{target}: the ranks cannot be written ({problem}); choose another place"
         ) from None
 
 
-def _table(evaluation: Evaluation) -> polars.DataFrame:
+def table(evaluation: Evaluation) -> polars.DataFrame:
+    """Hand on the ranks with labels, as `save_ranks` writes them."""
     import polars as pl  # here, so that importing evaluation stays light
 
     columns = {name: pl.Series(array) for name, array in vars(evaluation.ranks).items()}
     ends = {"s": evaluation.vocabulary.entities, "r": evaluation.vocabulary.relations}
-    for name, labels in {**ends, "o": ends["s"], "side": SIDES}.items():
+    for name, labels in {**ends, "o": ends["s"], "side": RANKED}.items():
         columns[name] = pl.Series(labels, dtype=pl.String).gather(columns[name])
     return pl.DataFrame(columns)

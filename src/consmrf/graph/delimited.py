@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from consmrf.graph.numbers import expected, fits, numbers
 from consmrf.graph.read_report import SourceReport, named_separator
 from consmrf.graph.request import ROLES, Request, found, roles_of
 
@@ -29,18 +30,20 @@ class _Layout:
     separator: str
     quoted: bool
     width: int = 3
-    order: tuple[int, int, int] = (0, 1, 2)
+    order: tuple[int, ...] = (0, 1, 2)
+    roles: tuple[str, ...] = ROLES
+    fields: tuple[str, ...] = ("s", "r", "o")
 
 
 def read_delimited(
     stream: io.BufferedReader, report: SourceReport, request: Request
 ) -> Iterator[pl.DataFrame]:
-    """Hand on frames of the columns s, r, o, and write into `report` what was concluded."""
+    """Hand on frames of `request.fields`, and write into `report` what was concluded."""
     layout: _Layout | None = None
     for line, block in _blocks(stream, report):
         text = _text(block, line, report)
         if layout is None:
-            separator = request.delimiter or _separator(text, report)
+            separator = request.delimiter or _separator(text, report, len(request.roles))
             layout = _Layout(separator, report.format == "csv")
             _check_quotes(block, line, layout, report)
             layout, start = _begin(text, layout, request, report)
@@ -111,25 +114,30 @@ def _text(block: bytes, line: int, report: SourceReport) -> str:
         ) from None
 
 
-def _separator(text: str, report: SourceReport) -> str:
-    """Conclude what stands between cells: what gives three columns in the first rows, or in the first one."""
+def _separator(text: str, report: SourceReport, width: int) -> str:
+    """Conclude what stands between cells: what gives `width` columns in the first rows, or in the first."""
     if report.format == "tsv":
         return "\t"
     widths = {}
     for separator in ",;\t|":
         rows = (cells for _, _, cells in _rows(text, _Layout(separator, True)) if cells)
         widths[separator] = [len(cells) for cells in islice(rows, 20)] or [0]
-    throughout = [separator for separator, seen in widths.items() if set(seen) == {3}]
+    throughout = [separator for separator, seen in widths.items() if set(seen) == {width}]
     if len(throughout) > 1:
         one, other = map(named_separator, throughout[:2])
         options = (f"delimiter={('tab' if x == chr(9) else x)!r}" for x in throughout[:2])
         raise report.error(
-            f"found 3 columns in the first rows whether separated by {one} or by {other}; say which with "
-            + " or ".join(options)
+            f"found {width} columns in the first rows whether separated by {one} or by {other}; "
+            "say which with " + " or ".join(options)
         )
-    for fits in (lambda x: set(x) == {3}, lambda x: x[0] == 3, lambda x: len(set(x)) == 1 and x[0] > 3):
+    tests = (
+        lambda x: set(x) == {width},
+        lambda x: x[0] == width,
+        lambda x: len(set(x)) == 1 and x[0] > width,
+    )
+    for test in tests:
         for separator, seen in widths.items():
-            if fits(seen):
+            if test(seen):
                 return separator
     return ","
 
@@ -141,20 +149,21 @@ def _begin(text: str, layout: _Layout, request: Request, report: SourceReport) -
         raise report.error("the file holds only empty lines; expected one triple per line")
     roles = roles_of(cells)
     header = request.header if request.header is not None else request.named or roles is not None
-    expected = f"3 separated by {named_separator(layout.separator)}"
-    if len(cells) < 3:
-        raise report.error(f"{found(cells)}, expected {expected}; fix or remove the line", line + 1)
+    if len(cells) < len(request.roles):
+        wanted = f"{len(request.roles)} separated by {named_separator(layout.separator)}"
+        raise report.error(f"{found(cells)}, expected {wanted}; fix or remove the line", line + 1)
     order = request.order(cells, roles if header else None, report.name, line + 1)
     report.delimiter = layout.separator
     report.header = tuple(cells) if header else None
-    report.columns = _column_names(cells if header else [""] * len(cells), order)
+    report.columns = _column_names(cells if header else [""] * len(cells), order, request.roles)
     report.header_because = _because(cells, header, roles is not None, request)
-    return _Layout(layout.separator, layout.quoted, len(cells), order), end if header else 0
+    layout = _Layout(layout.separator, layout.quoted, len(cells), order, request.roles, request.fields)
+    return layout, end if header else 0
 
 
-def _column_names(cells: list[str], order: tuple[int, int, int]) -> tuple[str, ...]:
-    roles = dict(zip(order, ROLES, strict=True))
-    return tuple(roles.get(i, cell or "(unused)") for i, cell in enumerate(cells))
+def _column_names(cells: list[str], order: tuple[int, ...], roles: tuple[str, ...]) -> tuple[str, ...]:
+    role_at = dict(zip(order, roles, strict=True))
+    return tuple(role_at.get(i, cell or "(unused)") for i, cell in enumerate(cells))
 
 
 def _because(cells: list[str], header: bool, recognised: bool, request: Request) -> str:
@@ -218,10 +227,20 @@ def _parsed(block: bytes, layout: _Layout) -> pl.DataFrame | None:
     if not quotes and lengths + separators + rows + block.count(b"\r\n") != len(block):
         return None
     triples = frame.select(
-        pl.col(columns[i]).alias(name) for name, i in zip("sro", layout.order, strict=True)
+        pl.col(columns[i]).alias(name) for name, i in zip(layout.fields, layout.order, strict=True)
     )
     empty = triples.select(pl.any_horizontal((pl.all().is_null() | (pl.all() == "")).any()))
-    return None if empty.item() else triples
+    return None if empty.item() else _with_numbers(triples)
+
+
+def _with_numbers(triples: pl.DataFrame) -> pl.DataFrame | None:
+    """Hand on the frame with doubles for the text of its numbers; nothing if one is not what it must be."""
+    for name in triples.columns[len(ROLES) :]:
+        column, bad = numbers(triples[name], name)
+        if bad is not None:
+            return None
+        triples = triples.with_columns(column.alias(name))
+    return triples
 
 
 def _scanned(text: str, line: int, layout: _Layout, report: SourceReport) -> pl.DataFrame:
@@ -232,16 +251,19 @@ def _scanned(text: str, line: int, layout: _Layout, report: SourceReport) -> pl.
             report.blank += 1
             continue
         if len(cells) != layout.width:
-            expected = f"{layout.width} separated by {named_separator(layout.separator)}"
-            raise report.error(f"{found(cells)}, expected {expected}; fix or remove the line", line + offset)
+            wanted = f"{layout.width} separated by {named_separator(layout.separator)}"
+            raise report.error(f"{found(cells)}, expected {wanted}; fix or remove the line", line + offset)
         triple = [cells[i] for i in layout.order]
-        if "" in triple:
-            role = ROLES[triple.index("")]
-            raise report.error(
-                f"found an empty {role}, expected a label; fix or remove the line", line + offset
-            )
+        for role, cell in zip(layout.roles, triple, strict=True):
+            number = role not in ROLES
+            if not cell or (number and not fits(cell, role)):
+                what = f"the {role} {cell!r}" if cell else f"an empty {role}"
+                wanted = expected(role) if number else "a label"
+                raise report.error(f"found {what}, expected {wanted}; fix or remove the line", line + offset)
         triples.append(triple)
-    return pl.DataFrame(triples, schema=dict.fromkeys("sro", pl.String), orient="row")
+    frame = _with_numbers(pl.DataFrame(triples, schema=dict.fromkeys(layout.fields, pl.String), orient="row"))
+    assert frame is not None  # each cell was looked at
+    return frame
 
 
 def _rows(text: str, layout: _Layout) -> Iterator[tuple[int, int, list[str]]]:

@@ -25,6 +25,8 @@ class Partition:
     entities: NDArray[np.int32]  # [m] E_r, ascending
     local_heads: NDArray[np.int32]  # [h]
     local_objects: NDArray[np.int32]  # [n]
+    weights: NDArray[np.float32] | None = None  # [n] where the graph has any
+    values: NDArray[np.float32] | None = None  # [n] likewise
 
     def __len__(self) -> int:
         return len(self.objects)
@@ -54,12 +56,20 @@ def partition(graph: Graph) -> list[Partition]:
     order = np.lexsort((triples[:, 2], triples[:, 0], triples[:, 1]))
     ordered = triples[order]
     bounds = np.searchsorted(ordered[:, 1], np.arange(len(graph.vocabulary.relations) + 1))
+    told = [None if x is None else x[order].astype(np.float32) for x in (graph.weights, graph.values)]
     return [
-        _one(r, ordered[lo:hi, 0], ordered[lo:hi, 2]) for r, (lo, hi) in enumerate(pairwise(bounds.tolist()))
+        _one(r, ordered[lo:hi, 0], ordered[lo:hi, 2], *(None if x is None else x[lo:hi] for x in told))
+        for r, (lo, hi) in enumerate(pairwise(bounds.tolist()))
     ]
 
 
-def _one(relation: int, subjects: NDArray[np.int32], objects: NDArray[np.int32]) -> Partition:
+def _one(
+    relation: int,
+    subjects: NDArray[np.int32],
+    objects: NDArray[np.int32],
+    weights: NDArray[np.float32] | None,
+    values: NDArray[np.float32] | None,
+) -> Partition:
     heads, head_of, counts = np.unique(subjects, return_inverse=True, return_counts=True)
     entities = np.unique(np.concatenate([heads, objects]))
     return Partition(
@@ -71,4 +81,6 @@ def _one(relation: int, subjects: NDArray[np.int32], objects: NDArray[np.int32])
         entities=entities,
         local_heads=np.searchsorted(entities, heads).astype(np.int32),
         local_objects=np.searchsorted(entities, objects).astype(np.int32),
+        weights=weights,
+        values=values,
     )

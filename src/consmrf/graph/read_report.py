@@ -51,7 +51,8 @@ class ReadReport:
     """All sources of one graph."""
 
     parts: tuple[SourceReport, ...]
-    duplicates: int  # exact repetitions of a triple, dropped
+    duplicates: int  # repetitions of a triple, dropped
+    joined: str = ""  # what became of their weights and values, where there are any
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -87,7 +88,8 @@ class ReadReport:
 
     def describe(self) -> str:
         """Say in one line what was read and what was concluded on the way."""
-        dropped = f"{self.duplicates:,} duplicates dropped" if self.duplicates else "no duplicates"
+        done = self.joined or "dropped"
+        dropped = f"{self.duplicates:,} duplicates {done}" if self.duplicates else "no duplicates"
         return "; ".join([*(part.describe() for part in self.parts), dropped])
 
 

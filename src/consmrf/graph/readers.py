@@ -63,9 +63,10 @@ def _from_path(report: SourceReport, request: Request, nth: int) -> Iterator[pl.
 
 
 def _check_applicable(report: SourceReport, request: Request) -> None:
-    given = {"header": request.header, "delimiter": request.delimiter, "columns": request.columns}
-    for name, value in given.items():
-        if value is not None and not (name == "columns" and report.format == "parquet"):
+    text = {"header": request.header, "delimiter": request.delimiter}
+    table = {} if report.format == "parquet" else {"columns": request.columns, **request.numbers}
+    for name, value in (text | table).items():
+        if value is not None:
             raise SettingError(f"{report.name}: {name} does not apply to {report.format}; leave it out")
 
 

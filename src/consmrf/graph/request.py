@@ -38,6 +38,8 @@ class Request:
     header: bool | None = None
     literals: bool = False
     delimiter: str | None = None
+    weight: str | int | None = None
+    value: str | int | None = None
 
     def __post_init__(self) -> None:
         if self.format is not None:
@@ -51,6 +53,11 @@ class Request:
             self._check_columns()
         if self.delimiter is not None:
             self._check_delimiter()
+        self._check_numbers()
+        if self.named and self.header is False:
+            given = self.columns if isinstance(self.columns, str | None) else list(self.columns)
+            given = next((x for x in (self.weight, self.value) if isinstance(x, str)), given)
+            raise SettingError(f"{given!r} with header=False: names need a header; give positions from 0")
 
     def _check_delimiter(self) -> None:
         given = self.delimiter
@@ -76,44 +83,95 @@ class Request:
                 f"columns = {columns!r}: must be the file's order in letters, such as 'sro' or 'sor', or the "
                 "three different names, or positions from 0, of the subject, relation and object columns"
             )
-        if self.named and self.header is False:
-            raise SettingError(
-                f"columns = {columns!r} with header=False: names need a header; give positions from 0"
-            )
+
+    def _check_numbers(self) -> None:
+        for name, given in self.numbers.items():
+            position = isinstance(given, int) and not isinstance(given, bool) and given >= 0
+            if not position and (not isinstance(given, str) or not given):
+                raise SettingError(
+                    f"{name} = {given!r}: must be the name of the column, or its position from 0"
+                )
+        if len(set(self.numbers.values())) < len(self.numbers):
+            raise SettingError(f"weight and value = {self.value!r}: must be two columns; leave one out")
+
+    @property
+    def numbers(self) -> dict[str, str | int]:
+        """The columns of numbers that are asked for, by role."""
+        asked = {"weight": self.weight, "value": self.value}
+        return {role: column for role, column in asked.items() if column is not None}
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """What stands in a row: subject, relation, object, then the numbers that are asked for."""
+        return (*ROLES, *self.numbers)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The same, as frames name their columns."""
+        return ("s", "r", "o", *self.numbers)
+
+    @property
+    def joined(self) -> str:
+        """What becomes of the numbers of a triple that is said several times."""
+        done = {"weight": "their weights added", "value": "their values averaged"}
+        return ", ".join(["joined", *(done[role] for role in self.numbers)]) if self.numbers else ""
 
     @property
     def named(self) -> bool:
-        """Whether the columns are asked for by name."""
-        return (
-            self.columns is not None
-            and not isinstance(self.columns, str)
-            and isinstance(self.columns[0], str)
-        )
+        """Whether columns are asked for by name."""
+        asked = [*self.numbers.values()]
+        if self.columns is not None and not isinstance(self.columns, str):
+            asked += self.columns
+        return any(isinstance(column, str) for column in asked)
 
     def order(
         self, names: Sequence[str], roles: tuple[int, int, int] | None, where: str, line: int | None
-    ) -> tuple[int, int, int]:
-        """Hand on the positions of subject, relation and object among the columns called `names`.
+    ) -> tuple[int, ...]:
+        """Hand on the positions of `roles` among the columns called `names`.
 
-        `roles` is the order that the names tell, if they do. What cannot be had is an error at `where`.
+        `roles` is the triple's order that the names tell, if they do. What is missing is an error at `where`.
         """
-        if isinstance(self.columns, str) and len(names) == 3:
-            by_role = {_LETTERS[letter]: i for i, letter in enumerate(self.columns)}
+        numbers = [self._found(names, column, role, where, line) for role, column in self.numbers.items()]
+        order = (*self._triple(names, roles, numbers, where, line), *numbers)
+        for role, at in zip(self.numbers, numbers, strict=True):
+            if order.count(at) > 1:
+                also = next(other for other, i in zip(self.roles, order, strict=True) if i == at)
+                raise SettingError(
+                    f"{role} = {self.numbers[role]!r}: this column is the {also}; give another"
+                )
+        return order
+
+    def _triple(
+        self,
+        names: Sequence[str],
+        roles: tuple[int, int, int] | None,
+        taken: Sequence[int],
+        where: str,
+        line: int | None,
+    ) -> tuple[int, ...]:
+        """Hand on the positions of subject, relation and object; where nothing tells, not those `taken`."""
+        rest = [i for i in range(len(names)) if i not in taken]
+        if self.columns is None and roles is not None:
+            return roles
+        if (self.columns is None or isinstance(self.columns, str)) and len(rest) == 3:
+            by_role = {_LETTERS[letter]: i for letter, i in zip(self.columns or "sro", rest, strict=True)}
             return by_role[0], by_role[1], by_role[2]
-        if self.columns is None and (roles is not None or len(names) == 3):
-            return roles or (0, 1, 2)
         if self.columns is None or isinstance(self.columns, str):
+            beside = f" beside {' and '.join(self.numbers)}" if taken else ""
             raise DataError(
-                f"{found(names)}, expected 3; say which three with columns=", source=where, line=line
+                f"{found(names)}, expected 3{beside}; say which three with columns=", source=where, line=line
             )
-        positions = [_position(names, wanted) for wanted in self.columns]
-        missing = [wanted for wanted, i in zip(self.columns, positions, strict=True) if i is None]
-        if missing:
+        return tuple(self._found(names, column, "columns", where, line) for column in self.columns)
+
+    def _found(
+        self, names: Sequence[str], column: str | int, option: str, where: str, line: int | None
+    ) -> int:
+        at = _position(names, column)
+        if at is None:
             raise DataError(
-                f"{found(names)}, expected column {missing[0]!r}; correct columns=", source=where, line=line
+                f"{found(names)}, expected column {column!r}; correct {option}=", source=where, line=line
             )
-        s, r, o = (i for i in positions if i is not None)
-        return s, r, o
+        return at
 
 
 def _position(names: Sequence[str], wanted: str | int) -> int | None:

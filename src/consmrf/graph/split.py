@@ -17,7 +17,7 @@ from consmrf.errors import SettingError
 from consmrf.graph.triples import Graph
 from consmrf.graph.vocabulary import Vocabulary
 
-__all__ = ["Split", "folds", "split"]
+__all__ = ["Split", "folds", "part", "split"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,16 +107,18 @@ def _check(graph: Graph, unseen: str, seed: int, **shares: float) -> None:
 
 def _canonical(graph: Graph) -> Graph:
     """Hand on the same facts with sorted labels and rows, whatever order they came in."""
-    return _part(graph, np.arange(len(graph)))
+    return part(graph, np.arange(len(graph)))
 
 
-def _part(graph: Graph, rows: NDArray[np.int64]) -> Graph:
+def part(graph: Graph, rows: NDArray[np.int64]) -> Graph:
     """Hand on some triples as a graph with its own sorted vocabulary and sorted rows."""
     triples = graph.triples[rows]
     entities, entity = _kept(graph.vocabulary.entities, triples[:, [0, 2]])
     relations, relation = _kept(graph.vocabulary.relations, triples[:, 1])
     own = np.stack([entity[triples[:, 0]], relation[triples[:, 1]], entity[triples[:, 2]]], axis=1)
-    return Graph(Vocabulary(entities, relations), own[np.lexsort((own[:, 2], own[:, 1], own[:, 0]))])
+    order = np.lexsort((own[:, 2], own[:, 1], own[:, 0]))
+    weights, values = (None if x is None else x[rows][order] for x in (graph.weights, graph.values))
+    return Graph(Vocabulary(entities, relations), own[order], weights, values)
 
 
 def _kept(labels: tuple[str, ...], used: NDArray[np.int32]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
@@ -156,11 +158,11 @@ def _cut(graph: Graph, test: NDArray[np.int64], rest: NDArray[np.int64], valid: 
         moved = [int(row) for row in np.sort(known.lacking(held)) if known.learn(row)]
         moved += [int(row) for row in np.sort(known.lacking(test)) if known.learn(row)]
         train = np.concatenate([train, np.array(moved, dtype=np.int64)])
-        held, test = (part[~np.isin(part, moved)] for part in (held, test))
+        held, test = (rows[~np.isin(rows, moved)] for rows in (held, test))
     return Split(
-        train=_part(graph, train),
-        valid=_part(graph, held),
-        test=_part(graph, test),
+        train=part(graph, train),
+        valid=part(graph, held),
+        test=part(graph, test),
         moved=len(moved),
         unseen_valid=len(known.lacking(held)),
         unseen_test=len(known.lacking(test)),

@@ -33,15 +33,18 @@ class Graph:
 
     vocabulary: Vocabulary
     triples: NDArray[np.int32]  # [n, 3]
+    weights: NDArray[np.float64] | None = None  # [n] how much each fact counts in training; None: all alike
+    values: NDArray[np.float64] | None = None  # [n] y, what a loss may aim at; None: 1 for all
     report: ReadReport | None = field(default=None, repr=False)  # how it was read; no part of its identity
 
     __hash__ = None  # type: ignore[assignment]  # typeshed's way to say that an object cannot be hashed
 
     def __eq__(self, other: object) -> bool:
-        """Say whether both hold the same triples in the same order, with the same ids."""
+        """Say whether both hold the same triples in the same order, with the same ids, weights and values."""
         if not isinstance(other, Graph):
             return NotImplemented
-        return self.vocabulary == other.vocabulary and np.array_equal(self.triples, other.triples)
+        same = self.vocabulary == other.vocabulary and np.array_equal(self.triples, other.triples)
+        return same and _alike(self.weights, other.weights) and _alike(self.values, other.values)
 
     def __len__(self) -> int:
         return len(self.triples)
@@ -73,8 +76,10 @@ def read_triples(
     header: bool | None = None,
     delimiter: str | None = None,
     literals: bool = False,
+    weight: str | int | None = None,
+    value: str | int | None = None,
 ) -> Graph:
-    """Read labelled triples, sorted and without exact duplicates; `graph.report` says what was concluded.
+    """Read labelled triples, sorted and without duplicates; `graph.report` says what was concluded.
 
     `source` is a path, a list of paths, "-" for standard input, a polars or pandas frame, an array of shape
     (n, 3), a tuple of three arrays, or rows (subject, relation, object). `format` is tsv, csv, parquet,
@@ -82,13 +87,15 @@ def read_triples(
     says where the triple stands: the order in letters ("sor"), three names, or three positions from 0.
     `header` says whether the first line is one; without it, it is one only when it names a triple's columns.
     `delimiter` is the character between cells of text, or "tab"; CSV that two fit equally well needs it.
-    `literals` keeps RDF triples whose object is a literal.
+    `literals` keeps RDF triples whose object is a literal. `weight` and `value` name a column each, or give
+    its position from 0: how much a fact counts in training, and the number that a loss may aim at instead of
+    1. The weights of a triple that is said several times are added, its values averaged by weight.
     """
     from consmrf.graph.codebook import Codebook
     from consmrf.graph.readers import frames_of, nothing_in
 
-    request = Request(format, columns, header, literals, delimiter)
-    book = Codebook()
+    request = Request(format, columns, header, literals, delimiter, weight, value)
+    book = Codebook(request.fields)
     reports: list[SourceReport] = []
     for report, frames in frames_of(source, request):
         for frame in frames:
@@ -96,9 +103,10 @@ def read_triples(
         if not report.rows:
             raise nothing_in(report)
         reports.append(report)
-    vocabulary, triples = book.finish()
+    vocabulary, triples, numbers = book.finish()
     rows = sum(report.rows for report in reports)
-    return Graph(vocabulary, triples, ReadReport(tuple(reports), rows - len(triples)))
+    read = ReadReport(tuple(reports), rows - len(triples), joined=request.joined)
+    return Graph(vocabulary, triples, numbers.get("weight"), numbers.get("value"), read)
 
 
 def check_graphs(asked_by: str, *given: object) -> None:
@@ -117,6 +125,10 @@ def write_triples(graph: Graph, path: str | os.PathLike[str]) -> None:
     from consmrf.graph.writer import write
 
     write(graph, Path(path))
+
+
+def _alike(one: NDArray[np.float64] | None, other: NDArray[np.float64] | None) -> bool:
+    return one is other if one is None or other is None else np.array_equal(one, other)
 
 
 def _translate(labels: Sequence[str], ids: dict[str, int]) -> NDArray[np.int32]:

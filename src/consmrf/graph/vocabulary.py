@@ -28,6 +28,12 @@ class Vocabulary:
         """Hand on the vocabulary of the distinct labels given, sorted by code point."""
         return cls(tuple(sorted(set(entities))), tuple(sorted(set(relations))))
 
+    def extended(self, *others: Vocabulary) -> Vocabulary:
+        """Hand on these labels, followed by those that only the others have, sorted; ids stay."""
+        entities = set().union(*(other.entities for other in others)).difference(self.entities)
+        relations = set().union(*(other.relations for other in others)).difference(self.relations)
+        return Vocabulary(self.entities + tuple(sorted(entities)), self.relations + tuple(sorted(relations)))
+
     @cached_property
     def entity_ids(self) -> dict[str, int]:
         return {label: i for i, label in enumerate(self.entities)}

@@ -11,6 +11,9 @@ from itertools import chain
 from pathlib import Path
 from typing import IO
 
+import numpy as np
+from numpy.typing import NDArray
+
 from consmrf.errors import DataError, SettingError
 from consmrf.graph.request import FORMATS, ROLES, roles_of
 from consmrf.graph.source import replacing, suffixes
@@ -41,9 +44,9 @@ def _write_tsv(graph: Graph, file: IO[bytes]) -> None:
     rows = _rows(graph)
     with _text(file) as text:
         first = next(rows, None)
-        if first is None or roles_of(first) or first[0].startswith("\ufeff"):
+        if first is None or _numbers(graph) or roles_of(first) or first[0].startswith("\ufeff"):
             text.write(
-                "\t".join(ROLES) + "\n"
+                "\t".join(_names(graph)) + "\n"
             )  # or the first triple would be taken for a header, or lose a mark
         text.writelines("\t".join(row) + "\n" for row in chain([first] if first else [], rows))
 
@@ -52,7 +55,7 @@ def _write_csv(graph: Graph, file: IO[bytes]) -> None:
     _refuse(graph, "\0", "a zero byte, which CSV cannot hold; write Parquet")
     with _text(file) as text:
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(ROLES)
+        writer.writerow(_names(graph))
         writer.writerows(_rows(graph))
 
 
@@ -60,15 +63,18 @@ def _write_parquet(graph: Graph, file: IO[bytes]) -> None:
     import polars as pl
 
     names = (graph.vocabulary.entities, graph.vocabulary.relations, graph.vocabulary.entities)
-    columns = (pl.Series(x, dtype=pl.String).gather(graph.triples[:, i]) for i, x in enumerate(names))
+    labels = (pl.Series(x, dtype=pl.String).gather(graph.triples[:, i]) for i, x in enumerate(names))
+    columns = dict(zip(ROLES, labels, strict=True))
     buffer = io.BytesIO()
-    pl.DataFrame(dict(zip(ROLES, columns, strict=True))).write_parquet(buffer)
+    pl.DataFrame({**columns, **_numbers(graph)}).write_parquet(buffer)
     file.write(buffer.getbuffer())
 
 
 def _write_ntriples(graph: Graph, file: IO[bytes]) -> None:
     from consmrf.graph.rdf import term
 
+    for name in _numbers(graph):
+        raise SettingError(f"N-Triples cannot hold each triple's {name}; write TSV, CSV or Parquet")
     entities = [term(label) for label in graph.vocabulary.entities]
     relations = [term(label, relation=True) for label in graph.vocabulary.relations]
     with _text(file) as text:
@@ -94,9 +100,21 @@ def _text(file: IO[bytes]) -> Iterator[io.TextIOWrapper]:
         text.detach()  # the file is closed by whoever opened it
 
 
-def _rows(graph: Graph) -> Iterator[tuple[str, str, str]]:
+def _rows(graph: Graph) -> Iterator[tuple[str, ...]]:
+    """Hand on labels, and the shortest text of each number from which the same number is read."""
     e, r = graph.vocabulary.entities, graph.vocabulary.relations
-    return ((e[s], r[p], e[o]) for s, p, o in graph.triples.tolist())
+    labels = ((e[s], r[p], e[o]) for s, p, o in graph.triples.tolist())
+    numbers = [map(repr, column.tolist()) for column in _numbers(graph).values()]
+    return ((*row, *more) for row, *more in zip(labels, *numbers, strict=True))
+
+
+def _numbers(graph: Graph) -> dict[str, NDArray[np.float64]]:
+    numbers = {"weight": graph.weights, "value": graph.values}
+    return {name: column for name, column in numbers.items() if column is not None}
+
+
+def _names(graph: Graph) -> tuple[str, ...]:
+    return (*ROLES, *_numbers(graph))
 
 
 def _refuse(graph: Graph, characters: str, why: str) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ import numpy as np
 
 from consmrf.errors import OutputError
 from consmrf.graph.source import replacing, takes_bytes_itself
+from consmrf.graph.triples import Graph, write_triples
 from consmrf.predictors import Factors
 from consmrf.storage import check_replaceable
 
@@ -24,13 +27,18 @@ if TYPE_CHECKING:
 __all__ = [
     "check_folder",
     "check_model_place",
+    "check_new_folder",
     "check_writable",
     "departures",
     "info_to_dict",
     "to_json",
     "write_json",
+    "write_split",
     "write_text",
 ]
+
+_SUFFIXES = {"csv": ".csv", "parquet": ".parquet"}  # by the format that was read; else tabs
+_SUFFIXES |= dict.fromkeys(("ntriples", "nquads", "turtle", "trig", "rdfxml"), ".nt")
 
 
 def to_json(value: Any) -> str:
@@ -72,6 +80,48 @@ def check_folder(folder: Path, wanted: Path) -> None:
         raise OutputError(
             f"{wanted}: {str(folder)!r} cannot be written to ({problem}); choose another place"
         ) from None
+
+
+def check_new_folder(path: Path) -> None:
+    """Stop unless a folder could be made here: nothing is there yet, or an empty folder."""
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        what = "is not empty" if path.is_dir() else "is not a folder"
+        raise OutputError(f"{path}: {what}; choose another place")
+    check_folder(Path(os.path.realpath(path)).parent, path)
+
+
+def write_split(folder: Path, parts: Mapping[str, Graph], read: Mapping[str, Graph]) -> list[str]:
+    """Write the parts of a split into a new folder, all or none; hand on the names of the files.
+
+    Each part is written in the format and compression that the graph of the same name in `read` was read
+    from. All RDF becomes N-Triples, and what was read from no file becomes TSV.
+    """
+    names = {part: f"{part}{_suffix(read[part])}" for part in parts}
+    place = Path(os.path.realpath(folder))
+    try:
+        draft = place.with_name(f".{place.name[:100]}.{os.getpid()}.tmp")
+        draft.mkdir()
+        try:
+            for part, graph in parts.items():
+                write_triples(graph, draft / names[part])
+            os.replace(draft, place)  # what is there is an empty folder, or nothing
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    except OutputError as error:
+        raise OutputError(str(error).replace(str(draft), str(folder))) from None
+    except OSError as error:
+        problem = error.strerror or error
+        raise OutputError(f"{folder}: cannot be written: {problem}; nothing was changed") from None
+    return list(names.values())
+
+
+def _suffix(graph: Graph) -> str:
+    """Hand on the suffix of the format and compression that a graph was read from."""
+    if graph.report is None:
+        return ".tsv"
+    source = graph.report.parts[0]
+    kind = _SUFFIXES.get(source.format, ".tsv")
+    return kind + {"gzip": ".gz", "zstd": ".zst", None: ""}[source.compression]
 
 
 def check_model_place(path: Path) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from consmrf.report.tables import Table, printable
 
-__all__ = ["heading", "listing", "page", "paragraph", "picture", "section", "settings"]
+__all__ = ["columns", "folded", "heading", "listing", "page", "paragraph", "picture", "section", "settings"]
+__all__ += ["tiles"]
 
 _CSS = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --soft: #5b6470;
@@ -22,7 +23,7 @@ body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 66rem; color: var(
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .5rem; }
 h2 { font-size: 1.25rem; margin: 2.5rem 0 .75rem; padding-top: 1rem; border-top: 1px solid var(--line); }
 h3 { font-size: 1rem; margin: 1.25rem 0 .25rem; }
-p, li { max-width: 46rem; } ul { margin: .25rem 0; padding-left: 1.25rem; }
+p, li { max-width: 46rem; overflow-wrap: anywhere; } ul { margin: .25rem 0; padding-left: 1.25rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .8125rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .5rem; text-align: right; white-space: nowrap;
@@ -36,6 +37,15 @@ figure svg { display: block; width: 100%; height: auto; font-family: system-ui, 
 figcaption { color: var(--soft); font-size: .875rem; max-width: 46rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1.25rem; font-size: .875rem; }
 dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
+.columns { display: grid; gap: 0 2.5rem; align-items: start;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); }
+.columns > * { min-width: 0; }
+.tiles { display: grid; gap: .75rem; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); }
+.tiles div { padding: .75rem 1rem; border: 1px solid var(--line); border-radius: .5rem;
+  background: var(--band); }
+.tiles b { display: block; font-size: 1.75rem; line-height: 1.25; font-variant-numeric: tabular-nums; }
+.tiles span { display: block; font-size: .8125rem; color: var(--soft); }
+details { margin: 1rem 0; } summary { cursor: pointer; padding: .25rem 0; }
 code { font-family: ui-monospace, monospace; font-size: .9em; }
 """.strip()
 
@@ -70,6 +80,27 @@ def paragraph(text: str) -> str:
 def listing(sentences: Iterable[str]) -> str:
     """Set plain sentences as a list."""
     return "<ul>" + "".join(f"<li>{html.escape(printable(s))}</li>\n" for s in sentences) + "</ul>"
+
+
+def columns(*parts: str) -> str:
+    """Set parts beside each other where the page is wide enough, below each other where it is not."""
+    return '<div class="columns">\n' + "\n".join(f"<div>{part}</div>" for part in parts) + "\n</div>"
+
+
+def tiles(values: Iterable[tuple[str, ...]]) -> str:
+    """Set figures in large type: for each a title, the figure, and lines below it."""
+    told = []
+    for title, figure, *notes in values:
+        lines = "".join(f"<span>{html.escape(printable(note))}</span>" for note in notes if note)
+        told.append(
+            f"<div><span>{html.escape(printable(title))}</span><b>{html.escape(figure)}</b>{lines}</div>"
+        )
+    return '<div class="tiles">\n' + "\n".join(told) + "\n</div>"
+
+
+def folded(title: str, table: Table) -> str:
+    """Set a table that is shown when its title is clicked."""
+    return f"<details><summary>{html.escape(printable(title))}</summary>\n{table.html()}</details>"
 
 
 def picture(svg: str, caption: str) -> str:

@@ -67,9 +67,10 @@ def round_line(done: Round, rounds: int) -> str:
 
 
 def _brief(done: Round) -> str:
-    return f"loss {done.loss:.4f}" + (
-        "" if done.validation is None else f", validation {done.validation:.4f}"
-    )
+    if done.validation is None:
+        return f"loss {done.loss:.4f}"
+    error = f" ± {done.validation_error:.4f}" if done.validation_error else ""
+    return f"loss {done.loss:.4f}, validation {done.validation:.4f}{error}"
 
 
 def _console() -> Any:

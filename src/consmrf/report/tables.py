@@ -12,14 +12,24 @@ from typing import Any
 __all__ = [
     "Figures",
     "Table",
+    "compared",
+    "compared_relations",
     "conditions",
     "departed",
     "described",
     "figures",
+    "further",
+    "grouped",
+    "groups_of",
+    "main_side",
+    "metric_title",
+    "metrics",
     "notable",
     "number",
+    "pairing",
     "printable",
     "relations",
+    "sides",
 ]
 
 Figures = Mapping[str, Any]  # an Evaluation's to_dict()
@@ -33,9 +43,35 @@ _TITLES = {
     "auc": "AUC",
     "precision@5": "Prec@5",
     "recall@5": "Rec@5",
+    "hits@5%": "Hits@5%",
     "count": "count",
 }
-_SIDES = {"both": "both sides", "objects": "objects", "subjects": "subjects"}
+# adjusted for chance, and of queries with all their positives: in tables of their own
+_MORE = {
+    "amri": "AMRI",
+    "adjusted_mrr": "adj. MRR",
+    "adjusted_hits@1": "adj. Hits@1",
+    "adjusted_hits@3": "adj. Hits@3",
+    "adjusted_hits@10": "adj. Hits@10",
+    "ap": "MAP",
+    "ndcg": "NDCG",
+    "precision@5": "Prec@5",
+    "recall@5": "Rec@5",
+    "precision@10": "Prec@10",
+    "recall@10": "Rec@10",
+    "lists": "lists",
+}
+_SIDES = {
+    "both": "both sides",
+    "objects": "objects",
+    "subjects": "subjects",
+    "relation_prediction": "relations",
+}
+_GROUPS = {
+    "categories": "kind of relation",
+    "relation_frequency": "training triples of the relation",
+    "answer_frequency": "training triples of the answer",
+}
 
 
 @dataclass(frozen=True)
@@ -88,6 +124,115 @@ def figures(methods: Mapping[str, Figures]) -> Table:
     return _long(places, methods)
 
 
+def further(methods: Mapping[str, Figures]) -> Table:
+    """Tabulate the metrics adjusted for chance and those of queries with all their positives."""
+    first = next(iter(methods.values()))
+    names = [name for name in _MORE if name in first[main_side(first)]]
+    rows = [
+        (f"{title}: {method}", *(number(name, tree[side].get(name)) for name in names))
+        for side, title in _SIDES.items()
+        if side in first
+        for method, tree in methods.items()
+    ]
+    return Table(("", *(_MORE[name] for name in names)), tuple(rows))
+
+
+def grouped(methods: Mapping[str, Figures]) -> Table:
+    """Tabulate the groups of queries, each method beside the others: the leading metrics, all sides."""
+    first = next(iter(methods.values()))
+    side, names = main_side(first), metrics(first)
+    rows = []
+    for name, title, labels in groups_of(first):
+        for label, shown in labels.items():
+            for method, tree in methods.items():
+                values = _at(tree, name, label, side)
+                row = (number(m, values.get(m)) for m in names)
+                rows.append((f"{title} {shown}: {method}", *row))
+    return Table(("", *(_TITLES[m] for m in names)), tuple(rows))
+
+
+def groups_of(evaluation: Figures) -> list[tuple[str, str, dict[str, str]]]:
+    """Hand on (key, title, {group: how it is written}) of each grouping that an evaluation holds."""
+    return [
+        (name, title, {x: x if name == "categories" else _range(x) for x in evaluation[name]})
+        for name, title in _GROUPS.items()
+        if evaluation.get(name)
+    ]
+
+
+def _range(label: str) -> str:
+    """Write a range of counts with an en dash and groups of thousands."""
+    return "–".join(f"{int(end):,}" for end in label.split("-"))
+
+
+def metric_title(metric: str) -> str:
+    """Hand on what a metric is called at the head of a column."""
+    return (_TITLES | _MORE)[metric]
+
+
+def sides(view: str) -> str:
+    """Hand on what a view is called in a sentence."""
+    return _SIDES[view]
+
+
+def compared(comparison: Mapping[str, Any], view: str) -> Table:
+    """Tabulate the metrics of a view of a Comparison's to_dict()."""
+    rows = [
+        (title, *_difference(metric, comparison["views"][view][metric]))
+        for metric, title in (_TITLES | _MORE).items()
+        if metric in comparison["views"][view]
+    ]
+    return Table(("", *comparison["names"], "difference", "interval", "p"), tuple(rows))
+
+
+def compared_relations(comparison: Mapping[str, Any], most: int | None = 20) -> Table:
+    """Tabulate relations by how sure their difference is; `most` of them, or all."""
+    metric = comparison["options"]["metric"]
+    told = comparison["relations"]
+    order = sorted(told, key=lambda r: (told[r]["p"] is None, told[r]["p"] or 0.0, -told[r]["count"], r))
+    rows = [
+        (r, *_difference(metric, told[r]), _p(told[r]["p_holm"]), f"{told[r]['count']:,}")
+        for r in order[:most]
+    ]
+    head = (f"{(_TITLES | _MORE)[metric]} by relation", *comparison["names"], "difference", "interval", "p")
+    return Table((*head, "Holm's p", "count"), tuple(rows))
+
+
+def pairing(comparison: Mapping[str, Any]) -> str:
+    """Say how the ranks of a Comparison paired, and what its figures are."""
+    pairs, options = comparison["pairs"], comparison["options"]
+    first, second = comparison["names"]
+    other = (
+        f" {pairs['other_candidates']:,} of them are among different numbers of candidates: metrics adjusted "
+        "for chance are left out."
+        if pairs["other_candidates"]
+        else ""
+    )
+    return (
+        f"{pairs['paired']:,} ranks are in both; {pairs['only_first']:,} only in {first}, "
+        f"{pairs['only_second']:,} only in {second}.{other} Differences are {first} − {second}; intervals "
+        f"({options['confidence']:.0%}) by paired bootstrap over triples, p by {options['repeats']:,} sign "
+        "flips over triples, each metric by itself."
+    )
+
+
+def _difference(metric: str, told: Mapping[str, Any]) -> tuple[str, ...]:
+    values = [number(metric, told[name]) for name in ("first", "second")]
+    span = "" if told["low"] is None else f"{_signed(metric, told['low'])} to {_signed(metric, told['high'])}"
+    return (*values, _signed(metric, told["difference"]), span, _p(told["p"]))
+
+
+def _signed(metric: str, value: float | None) -> str:
+    if value is None:
+        return "–"
+    sign = "+" if value > 0 else "−" if value < 0 else ""
+    return sign + number(metric, abs(value))
+
+
+def _p(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1e}" if value < 0.001 else f"{value:.3f}"
+
+
 def relations(methods: Mapping[str, Figures], labels: Sequence[str]) -> Table:
     """Tabulate the relations named, each method beside the others."""
     side = main_side(next(iter(methods.values())))
@@ -96,12 +241,15 @@ def relations(methods: Mapping[str, Figures], labels: Sequence[str]) -> Table:
 
 def _long(places: Sequence[tuple[str, tuple[str, ...]]], methods: Mapping[str, Figures]) -> Table:
     lead, *others = metrics(next(iter(methods.values())))
+    raw = "hits@5%"  # of relation prediction alone
+    shown = (_at(tree, *path) for _, path in places for tree in methods.values())
+    others += [raw] if raw not in others and any(raw in values for values in shown) else []
     rows = []
     for title, path in places:
         for method, tree in methods.items():
             values = _at(tree, *path)
             spans = [_span(_at(tree, kind, *path).get(lead)) for kind in ("intervals", "bounds")]
-            rest = [number(name, values.get(name)) for name in others]
+            rest = [number(name, values.get(name)) if name in values else "" for name in others]
             rows.append((f"{title}: {method}", number(lead, values.get(lead)), *spans, *rest))
     table = Table(("", _TITLES[lead], "interval", "bounds", *(_TITLES[name] for name in others)), tuple(rows))
     return table.without_empty()
@@ -118,11 +266,12 @@ def notable(evaluation: Figures, most: int = 5) -> list[str]:
 def conditions(evaluation: Figures) -> str:
     """Say what the figures hold for: protocol, candidates, filter, and what was left out."""
     triples, known = evaluation["triples"], ", ".join(evaluation["filter"])
+    unseen = "ranked last" if evaluation["options"]["unseen"] == "worst" else "left out"
     kind = "sampled objects" if evaluation["protocol"] == "paper" else "entities"
     return (
         f"{evaluation['protocol']} protocol: against {evaluation['candidates']:,} {kind}, "
         f"without known facts: {known}. {triples['scored']:,} triples scored; "
-        f"left out: {triples['unseen_entity']:,} with an unseen entity, "
+        f"{unseen}: {triples['unseen_entity']:,} with an unseen entity, "
         f"{triples['unseen_relation']:,} with an unseen relation."
     )
 
@@ -152,11 +301,13 @@ def departed(departures: Mapping[str, Mapping[str, float]], most: int) -> Table:
 
 def metrics(evaluation: Figures) -> list[str]:
     """Hand on the names of the metrics that an evaluation holds, the leading one first."""
-    return [name for name in _TITLES if name in evaluation[main_side(evaluation)]]
+    own = evaluation[main_side(evaluation)]
+    lists = () if evaluation["protocol"] == "paper" else _MORE  # the paper's lists are its leading metrics
+    return [name for name in _TITLES if name in own and name not in lists]
 
 
 def main_side(evaluation: Figures) -> str:
-    """Hand on "both", or the only side that was evaluated."""
+    """Hand on "both", or the first side that was evaluated."""
     return next(side for side in _SIDES if side in evaluation)
 
 
@@ -164,7 +315,9 @@ def number(name: str, value: float | None) -> str:
     """Write a figure: whole counts, mean ranks to one decimal, shares to three, a dash for none."""
     if value is None or not math.isfinite(value):
         return "–"
-    return f"{value:,.0f}" if name == "count" else f"{value:,.1f}" if name == "mr" else f"{value:.3f}"
+    return (
+        f"{value:,.0f}" if name in ("count", "lists") else f"{value:,.1f}" if name == "mr" else f"{value:.3f}"
+    )
 
 
 def printable(label: str) -> str:
