@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from consmrf import cli, write_triples
 from consmrf.baselines import coupled, dmf
 from consmrf.baselines.alpha import Alpha
 from consmrf.baselines.kernels import begin_stream, draw, spans_of
@@ -26,7 +27,7 @@ from consmrf.graph.partition import partition
 from consmrf.graph.planted import conflicting_relations, shared_structure
 from consmrf.model import Model
 from naive import bpr_gradients
-from problems import graph_of, paper, random_graph
+from problems import graph_of, paper, planted_graph, random_graph
 
 # One compiled form for whatever does not need another; κ is the number of groups of the planted graphs.
 K = 8
@@ -395,6 +396,32 @@ def test_facts_without_an_unobserved_object_are_skipped_but_by_rescal():
     assert fit(graph, config=METHODS["rescal"]).info.skipped_triples == 0
     with pytest.raises(InputError, match="nothing to learn"):
         fit(graph_of(saturated), config=settings("dmf"))
+
+
+@cache
+def told_apart(scorer):
+    train, test, *_ = planted_graph(n_entities=120, n_relations=3)
+    config = settings("shared", scorer=scorer, max_epochs=150)
+    return evaluate(fit(train, config=config).model, test).to_dict()["objects"]["auc"]
+
+
+def test_one_a_is_as_good_as_its_scorer():
+    """CMF scores all relations alike, CD cannot tell s → o from o → s, the bilinear form can do both."""
+    assert told_apart("identity") < 0.65
+    assert 0.8 < told_apart("diagonal") < 0.9
+    assert told_apart("full") > 0.95
+    assert told_apart("complex") > 0.95
+
+
+def test_the_command_line_trains_a_baseline(tmp_path, capsys):
+    planted = shared_structure(entities=48, relations=4, facts=2)
+    write_triples(planted.train, tmp_path / "train.tsv")
+    asked = "--method catsmf --alpha 0.5 --dim 8 --max-epochs 2 --threads 1".split()
+    out = tmp_path / "m.consmrf"
+    assert cli.main(["fit", str(tmp_path / "train.tsv"), "--out", str(out), *asked]) == 0
+    assert "expected peak memory" in capsys.readouterr().out
+    config = Model.load(out).config
+    assert (config.method, config.alpha, config.loss) == ("catsmf", 0.5, "bpr")
 
 
 def test_other_losses_and_more_negatives_train():
