@@ -416,7 +416,7 @@ def test_one_a_is_as_good_as_its_scorer():
 def test_the_command_line_trains_a_baseline(tmp_path, capsys):
     planted = shared_structure(entities=48, relations=4, facts=2)
     write_triples(planted.train, tmp_path / "train.tsv")
-    asked = "--method catsmf --alpha 0.5 --dim 8 --max-epochs 2 --threads 1".split()
+    asked = ["--method", "catsmf", "--alpha", "0.5", "--dim", "8", "--max-epochs", "2", "--threads", "1"]
     out = tmp_path / "m.consmrf"
     assert cli.main(["fit", str(tmp_path / "train.tsv"), "--out", str(out), *asked]) == 0
     assert "expected peak memory" in capsys.readouterr().out
