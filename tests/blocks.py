@@ -13,10 +13,12 @@ from types import SimpleNamespace
 import numpy as np
 
 from consmrf.config import Config
-from consmrf.consensus import training
+from consmrf.consensus import drawn, training
 from consmrf.consensus.blocks import CONSENSUS, DEPARTURES, SHARED, index_kernel, padded
+from consmrf.consensus.drawn import Apart, drawn_kernel, scratch
 from consmrf.consensus.facts import lay_out
 from consmrf.consensus.losses import LOSSES
+from consmrf.consensus.plan import plan_apart
 from consmrf.consensus.scorers import SCORERS
 from consmrf.consensus.training import train_kernel
 from consmrf.consensus.wave import initial_wave, numbers_of
@@ -42,6 +44,8 @@ class Trained:
     `order` replace the block's facts.
     """
 
+    eta, optimizer = ETA, "adagrad"
+
     def __init__(self, scorer, loss, stage, *, seed=0, terms=False, losses=(), **more):
         self.graph = random_graph(seed, n_entities=30, sizes=(40, 25, 12))
         if terms:
@@ -56,7 +60,8 @@ class Trained:
             reg=0.07,
             reg_weight="uniform" if terms else "frequency",
             rho=0.4,
-            learning_rate=ETA,
+            learning_rate=self.eta,
+            optimizer=self.optimizer,
             precision="double",
             threads=1,
             seed=seed,
@@ -77,24 +82,30 @@ class Trained:
             views = state.views()
             views.delta_b[:] = rng.normal(size=len(views.delta_b))
             state = state.depart(views, self.config)
-        own = state.rows.own.shape[1] // 2
+        own = state.rows.own.shape[1] // state.form.arrays
         state.rows.own[:, :own] = rng.normal(size=(len(state.rows.own), own))
         for rows in (state.rows.z, state.rows.own, state.rows.w):
-            rows[:, rows.shape[1] // 2 :] = SUMS
+            rows[:, rows.shape[1] // state.form.arrays :] = SUMS
+        self.values = [x[:, : x.shape[1] // state.form.arrays].copy() for x in state.rows[:3]]
         self.state, self.d, self.own = state, d, own
         self._run(state)
 
+    def _choose(self):
+        """Choose the block's facts, if they are not given."""
+        if self.order is None:
+            # a twin's facts, or the last of one and the first of another, which share a pool
+            first = self.layout.indptr[5] - 4 if self.layout.losses else self.layout.indptr[4]
+            self.order = np.arange(first, first + 7, dtype=np.int32)
+
     def _run(self, state):
         with Waves(self.layout, state, self.config) as engine:
-            worker, block = engine._scratch[0], engine._blocks[0]
-            if self.order is None:
-                # a twin's facts, or the last of one and the first of another, which share a pool
-                first = self.layout.indptr[5] - 4 if self.layout.losses else self.layout.indptr[4]
-                self.order = np.arange(first, first + 7, dtype=np.int32)
+            worker, block = engine._trainer.scratch[0], engine._trainer.blocks[0]
+            self._choose()
             block = block._replace(order=self.order)
             facts, n = self.layout.facts, self.layout.n_entities
             sizes = index_kernel(state.form)(facts, block, worker, n, (0, 1, 2))
             self.pool = block.z_rows[worker.pools[0]].copy()
+            self.pools = [self.pool] * len(self.order)
             self.numbers = numbers_of(state, self.layout, self.config)
             self.loss, self.rejected = train_kernel(state.form)(
                 facts, state.rows, block, worker, self.numbers, sizes
@@ -127,14 +138,15 @@ class Trained:
     def facts(self):
         """What the definitions need to know of each of the block's facts, whatever the parameters."""
         facts, told = self.layout.facts, []
-        for f in self.order.tolist():
+        for f, pool in zip(self.order.tolist(), self.pools, strict=True):
             r, s, o = int(facts.relations[f]), int(facts.subjects[f]), int(facts.objects[f])
             lo, hi = facts.view_indptr[r], facts.view_indptr[r + 1]
-            entities = [s, o, *self.pool.tolist()]
+            entities = [s, o, *pool.tolist()]
             slots = {int(e): int(lo + i) for i, e in enumerate(facts.view_entities[lo:hi])}
             same = (facts.relations == r) & (facts.subjects == s)
-            closed = np.isin(self.pool, facts.objects[same])
-            closed[np.setdiff1d(np.arange(len(self.pool)), np.unique(self.pool, return_index=True)[1])] = True
+            closed = np.isin(pool, facts.objects[same])
+            if not self.state.form.few:
+                closed[np.setdiff1d(np.arange(len(pool)), np.unique(pool, return_index=True)[1])] = True
             told.append(
                 SimpleNamespace(
                     relation=r,
@@ -164,7 +176,7 @@ class Trained:
         SCORERS[self.config.scorer].query(dim, rows[0, :dim], w[fact.relation], q)
         scores = rows[1:, :dim] @ q + rows[1:, role]
         if fact.loss == "softmax" and not self.state.form.exhaustive:
-            scores[1:] += np.log(30 / len(self.pool))
+            scores[1:] += np.log(30 / len(scores[1:]))
         scores[1:][fact.closed] = -np.inf
         value = LOSSES[fact.loss].function(scores, np.empty(len(scores)), fact.y)
         curb, reg = CURBS[self.config.regulariser], self.config.reg
@@ -190,8 +202,7 @@ class Trained:
         return sum(met) / len(met) / counts[e] if counts[e] else 0.0
 
     def differences(self, which, h=1e-6):
-        arrays = {"z": self.state.rows.z, "own": self.state.rows.own, "w": self.state.rows.w}
-        values = {k: v[:, : v.shape[1] // 2].copy() for k, v in arrays.items()}
+        values = {k: v.copy() for k, v in zip(("z", "own", "w"), self.values, strict=True)}
         x = values[which]
         gradient = np.zeros_like(x)
         met = sorted({fact.relation for fact in self.facts})
@@ -208,21 +219,59 @@ class Trained:
         return gradient
 
 
+class Drawn(Trained):
+    """The same where every fact draws objects of its own, and rows are moved where they are."""
+
+    def _run(self, state):
+        self._choose()
+        facts, n = self.layout.facts, self.layout.n_entities
+        plan = plan_apart((facts.subjects, facts.objects), self.layout.indptr, n, 1, 0, 1)
+        worker = scratch(state.form, state.rows.z.dtype, np.zeros(1, np.uint8))
+        block = Apart(self.order, np.empty(6, np.int32), np.empty((6, state.rows.w.shape[1])))
+        self.numbers = numbers_of(state, self.layout, self.config)
+        self.loss, self.rejected, trained, nw = drawn_kernel(state.form)(
+            facts, state.rows, block, worker, self.numbers, plan.parts, (0, 1, 2)
+        )
+        assert (trained, nw) == (len(self.order), 1 + bool(self.layout.losses))
+        known, few = facts.objects, state.form.pool
+        self.order = worker.samples[:trained, -1].copy()  # shuffled
+        assert sorted(self.order) == sorted(block.order)
+        self.pools = worker.samples[:trained, 2 : 2 + few].copy()
+        for f, pool in zip(self.order, self.pools, strict=True):
+            assert not np.isin(pool, known[facts.heads == facts.heads[f]]).any()
+        root = np.sqrt(SUMS) if state.form.arrays == 2 else 1
+        z, own, w = (
+            (before - now[:, : before.shape[1]]) * root
+            for before, now in zip(self.values, state.rows[:3], strict=True)
+        )
+        assert not w.any()  # that is left to the merge
+        self.z, self.own_gradient = z / self.eta, own / float(self.numbers.own_rate)
+        self.w = w
+        if state.form.stage == DEPARTURES:
+            assert not z.any()
+        else:
+            self.w[block.w_rows[:nw]] = -block.w_table[:nw, : w.shape[1]] / self.eta
+
+
+class Plain(Drawn):
+    """The same with plain steps."""
+
+    eta, optimizer = ETA / np.sqrt(SUMS), "sgd"
+
+
 CURBS = {"n3": lambda x: np.sum(np.abs(x) ** 3) / 3, "l2": lambda x: np.sum(x**2) / 2}
 STAGES = {"shared": SHARED, "consensus": CONSENSUS, "departures": DEPARTURES}
 TOLERANCE = {"rtol": 2e-4, "atol": 2e-4}
 
 
-def check(scorer, loss, stage, **settings):
-    """Compare what a block hands back with finite differences of the objective."""
-    compare(Trained(scorer, loss, STAGES[stage], **settings), stage)
+def check(scorer, loss, stage, kind=Trained, **settings):
+    """Compare what a block hands back, or has moved, with finite differences of the objective."""
+    compare(kind(scorer, loss, STAGES[stage], **settings), stage)
 
 
 def compare(trained, stage):
     """The same for a block that has been trained."""
-    rows = trained.state.rows
-    values = [x[:, : x.shape[1] // 2] for x in (rows.z, rows.own, rows.w)]
-    expected = trained.objective(*values)[0]
+    expected = trained.objective(*trained.values)[0]
     assert abs(trained.loss - expected) <= 1e-5 * abs(expected), (trained.loss, expected)
     if stage != "shared":
         np.testing.assert_allclose(trained.own_gradient, trained.differences("own"), **TOLERANCE)
@@ -249,11 +298,40 @@ def check_copies(scorer, loss, stage, regulariser):
         assert np.abs(one).max() > 0 or (stage == "departures" and name != "own_gradient")
 
 
-def main():
-    """Check every scorer with every loss as relations meet and as they depart, with and without terms."""
+def check_drawn():
+    """Check the loop in which every fact draws objects of its own: every scorer, loss and stage."""
+    for scorer, loss, stage in product(SCORERS, LOSSES, STAGES):
+        check(scorer, loss, stage, kind=Drawn, negatives=3)
+        check(scorer, loss, stage, kind=Drawn, negatives=1, terms=True)
+    for stage in STAGES:
+        check("diagonal", "bpr", stage, kind=Drawn, negatives=1, regulariser="l2", seed=1)
+        check("complex", "bpr", stage, kind=Plain, negatives=1)
+        check("complex", "softmax", stage, kind=Drawn, negatives=2, losses=("bpr", "squared", "softmax"))
+    for sampling in ("degree", "range"):
+        trained = Drawn("diagonal", "bpr", STAGES["consensus"], negatives=3, sampling=sampling)
+        compare(trained, "consensus")
+        facts = trained.layout.facts
+        own = facts.objects[facts.relations == facts.relations[trained.order[0]]]
+        assert np.isin(trained.pools, own if sampling == "range" else facts.objects).all()
+
+
+def found(entries, first, last, value):
+    """What `among` does."""
+    at = np.flatnonzero(entries[first:last] == value)
+    return first + int(at[0]) if len(at) else -1
+
+
+def without_compiler():
+    """Put plain Python in the place of what has only a compiled form."""
     # the random streams count on 64-bit numbers that overflow, and −∞ is a score that is left out
     warnings.simplefilter("ignore", RuntimeWarning)
-    training.prefetch = lambda *_: None  # it has no Python form, and nothing to do there
+    training.prefetch = drawn.prefetch = lambda *_: None
+    drawn.dot, drawn.uncounted, drawn.among = lambda a, b, d: a[:d] @ b[:d], lambda arrays: arrays, found
+
+
+def main():
+    """Check every scorer with every loss as relations meet and as they depart, with and without terms."""
+    without_compiler()
     forms = list(product(SCORERS, LOSSES, ("consensus", "departures")))
     for scorer, loss, stage in forms:
         check(scorer, loss, stage)
@@ -268,6 +346,7 @@ def main():
     for loss in LOSSES:
         check_copies("diagonal", loss, "consensus", "n3")
         check_copies("full", loss, "departures", "l2")
+    check_drawn()
     print(len(forms))
 
 

@@ -161,7 +161,7 @@ MISTAKES = [
     ("compare {s}/good.ranks {s}/bad.ranks", 1, "bad.ranks: row 2 ("),
     ("compare {s}/good.ranks {s}/other.ranks", 1, "no rank of one has the same s, r, o and side"),
     ("compare {s}/good.ranks {s}/good.ranks --metric best", 1, "metric = 'best': must be one of mrr"),
-    ("compare {s}/good.ranks {s}/good.ranks --repeats 5", 1, "repeats = 5"),
+    ("compare {s}/good.ranks {s}/good.ranks --flips 5", 1, "flips = 5"),
     ("compare {s}/good.ranks {s}/good.ranks --confidence 2", 1, "confidence = 2.0"),
     ("compare {s}/good.ranks {s}/good.ranks --json {t}/no/c.json", 1, "c.json: the folder"),
     ("compare {s}/good.ranks {s}/good.ranks --html {t}", 1, "is a folder"),

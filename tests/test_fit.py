@@ -441,13 +441,14 @@ def test_the_memory_estimate_covers_what_the_state_takes():
 def taken_by_a_wave(layout, state, config):
     """Lay out the first wave's blocks; hand on the bytes of the rows they use, and of the workers' memory."""
     with Waves(layout, state, config) as engine:
-        plan, worker, taken = plan_epoch(layout.indptr, engine._most, 0, 1), engine._scratch[0], 0
-        for number, block in enumerate(engine._blocks[: len(plan)]):
+        trainer = engine._trainer
+        plan, worker, taken = plan_epoch(layout.indptr, trainer._most, 0, 1), trainer.scratch[0], 0
+        for number, block in enumerate(trainer.blocks[: len(plan)]):
             block = block._replace(order=plan.order[plan.indptr[number] : plan.indptr[number + 1]])
-            nz, no, *_ = engine._index(layout.facts, block, worker, layout.n_entities, (0, 1, number))
+            nz, no, *_ = trainer._index(layout.facts, block, worker, layout.n_entities, (0, 1, number))
             worker.row_of[:] = -1
             taken += nz * (block.z_table[0].nbytes + 4) + no * (block.own_table[:1].nbytes + 4)
-        return taken + sum(x.nbytes for worker in engine._scratch for x in worker)
+        return taken + sum(x.nbytes for worker in trainer.scratch for x in worker)
 
 
 @pytest.mark.parametrize("method", ["consensus", "shared"])

@@ -228,17 +228,18 @@ import sys
 sys.path.insert(0, {tests!r})
 from problems import random_graph
 from consmrf.config import Config
-from consmrf.consensus import blocks, merge, plan, training
+from consmrf.consensus import blocks, drawn, merge, plan, training
 from consmrf.fit import fit
 
 made = []
-for module, name in ((blocks, "_make_index"), (training, "_make_train")):
+for module, name in ((blocks, "_make_index"), (training, "_make_train"), (drawn, "_make_train")):
     def noted(*arguments, make=getattr(module, name)):
         made.append(make(*arguments))
         return made[-1]
     setattr(module, name, noted)
 fit(random_graph(0), config=Config(dim=3, max_epochs=4, threads=1))
-for function in (*made, merge.merge_rows, plan._shuffled):
+fit(random_graph(0), config=Config(dim=3, max_epochs=1, threads=1, negatives=1, method="shared"))
+for function in (*made, merge.merge_rows, plan._shuffled, plan._parts, plan._sizes, plan._dealt):
     print(sum(function.stats.cache_misses.values()), sum(function.stats.cache_hits.values()) > 0)
 """
 
@@ -262,8 +263,8 @@ def test_a_second_process_compiles_nothing(tmp_path):
 
 
 def test_a_second_process_compiles_no_waves(tmp_path):
-    """Both stages: the laying out, the training, the merge of rows of each width, and the plan."""
+    """Both stages: the laying out, the training, the merge of rows of each width, and the plans."""
     first, second = twice(SECOND_WAVES, tmp_path)
-    assert len(first) == 6
+    assert len(first) == 10
     assert sum(line.startswith("0 ") for line in first) == 1  # the stages' blocks are laid out alike
-    assert second == ["0 True"] * 6
+    assert second == ["0 True"] * 10

@@ -23,6 +23,8 @@ PUBLIC = {
     "consensus.solve": {"Info", "Round", "Status"},
     "errors": set(errors.__all__),
     "evaluation.audit.audit": {"Audit", "AuditOptions", "Cleaned", "audit", "without_leaks"},
+    "evaluation.comparison": {"Comparison", "ComparisonOptions", "compare"},
+    "evaluation.saved_ranks": {"read_ranks"},
     "evaluation.protocol": {"Evaluation", "EvaluationOptions", "evaluate"},
     "fit": {"Result", "estimate_memory", "fit"},
     "graph.split": {"Split", "folds", "split"},
@@ -133,7 +135,7 @@ HEAVY = "numba llvmlite polars matplotlib pyoxigraph rich cyclopts pandas pyarro
         ("import consmrf.errors, consmrf.config, consmrf.graph.triples", HEAVY),
         ("import consmrf.model", "numba llvmlite matplotlib cyclopts"),
         (
-            "import consmrf; consmrf.Model, consmrf.read_triples, consmrf.evaluate",
+            "import consmrf; consmrf.Model, consmrf.read_triples, consmrf.evaluate, consmrf.audit",
             "numba llvmlite matplotlib cyclopts",
         ),
     ],

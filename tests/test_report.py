@@ -218,6 +218,16 @@ def test_the_bars_say_their_values_and_keep_labels_as_text():
     assert "a" * 31 + "…" in svg
 
 
+def test_a_label_that_looks_like_an_id_or_like_ink_stays_as_it_is():
+    label = 'id="x" url(#y) "#z" #010203'
+    text = "".join(
+        ElementTree.fromstring(
+            figures.relation_bars({"m": evaluation(0.5, [label])}, [label], "n")
+        ).itertext()
+    )
+    assert label in text
+
+
 def test_the_kept_round_is_marked():
     assert "kept: round 3" in figures.learning_curve(rounds(), 3)
 

@@ -326,3 +326,5 @@ def test_the_record_holds_the_seconds_of_the_merges(planted, monkeypatch):
     monkeypatch.setattr(Waves, "_merge", slow)
     for record in fitted(planted[0], max_epochs=2).info.rounds:
         assert record.seconds["consensus"] >= 0.02
+        assert all(0 < len(wave) <= 16 for wave in record.block_seconds)
+        assert sum(map(sum, record.block_seconds)) == pytest.approx(record.seconds["local_total"])

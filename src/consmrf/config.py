@@ -17,6 +17,7 @@ SCORERS = ("identity", "diagonal", "complex", "full", "sme_linear", "sme_bilinea
 LOSSES = ("softmax", "bpr", "logistic", "squared")
 REGULARISERS = ("n3", "l2")
 REG_WEIGHTS = ("frequency", "uniform")
+OPTIMIZERS = ("adagrad", "sgd")
 SAMPLINGS = ("uniform", "degree", "range")
 PRECISIONS = ("single", "double")
 
@@ -79,11 +80,10 @@ class Config:
     solver: str = "wave"  # wave: ours; paper: Algorithms 1 and 2 as printed; als: RESCAL's least squares
     scorer: str = _DEFAULT  # the form of W_r: identity (CMF), diagonal (CD/PARAFAC), complex, full (RESCAL)
     loss: str = _DEFAULT  # L_r: softmax, bpr, logistic or squared / bpr
-    losses: Mapping[str, str] | tuple[tuple[str, str], ...] | None = (
-        None  # L_r of relations that have another
-    )
+    losses: Mapping[str, str] | tuple[tuple[str, str], ...] | None = None  # L_r where it is another
     dim: int = 50  # k
-    learning_rate: float = _DEFAULT  # η, the step of AdaGrad: 0.1 / 0.5
+    learning_rate: float = _DEFAULT  # η, the step: 0.1 / 0.5
+    optimizer: str = "adagrad"  # adagrad; or sgd, plain steps without sums of squares (wave, few negatives)
     regulariser: str = _DEFAULT  # Ω: n3 or l2 / l2
     reg: float = _DEFAULT  # λ: 0.1 / 0.005
     reg_weight: str = "frequency"  # Ω counts at each fact that touches an entity, or is uniform over entities
@@ -143,6 +143,11 @@ class Config:
             object.__setattr__(self, "targets", tuple(targets))
         if self.losses is not None:
             object.__setattr__(self, "losses", _losses(self.losses))
+        if self.optimizer == "sgd" and self.negatives > _MOST_WITH_SGD and self.method != "popularity":
+            raise SettingError(
+                f"negatives = {self.negatives}: optimizer = 'sgd' takes at most {_MOST_WITH_SGD}; "
+                "use optimizer = 'adagrad'"
+            )
         object.__setattr__(self, "alpha", _checked_alpha(self.alpha))
         if self.method != "popularity":
             self._check_method()
@@ -203,6 +208,7 @@ _CHOICES = {
     "scorer": SCORERS,
     "loss": LOSSES,
     "regulariser": REGULARISERS,
+    "optimizer": OPTIMIZERS,
     "reg_weight": REG_WEIGHTS,
     "sampling": SAMPLINGS,
     "precision": PRECISIONS,
@@ -212,6 +218,7 @@ _SAMPLED = {
     "losses": None,
     "regulariser": "l2",
     "reg_weight": "frequency",
+    "optimizer": "adagrad",
     "sampling": "uniform",
     "reciprocal": False,
 }
@@ -224,6 +231,8 @@ _ONLY: dict[tuple[str, str], dict[str, Any]] = {
     ("catsmf", "paper"): _SAMPLED,
     ("rescal", "als"): {"scorer": "full", "loss": "squared", **_SAMPLED, "targets": None},
 }
+# Plain steps are written for the loop in which every fact draws objects of its own: so many at most.
+_MOST_WITH_SGD = 7
 _WHOLE = (
     ("dim", 1, 4096),
     ("negatives", 1, 2**20),

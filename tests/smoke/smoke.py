@@ -84,9 +84,12 @@ def the_commands_work(held_out: tuple[str, str, str]) -> None:
         "--threads",
         "2",
     )
-    command("evaluate", "model", "test.tsv", "--known", "train.tsv", "--json", "scores.json")
+    written = ("--json", "scores.json", "--ranks", "model.ranks", "--html", "page.html")
+    command("evaluate", "model", "test.tsv", "--known", "train.tsv", *written)
     scores = json.loads(Path("scores.json").read_text(encoding="utf-8"))
     assert 0 < scores["both"]["mrr"] <= 1, scores["both"]
+    assert "<svg" in Path("page.html").read_text(encoding="utf-8")
+    assert "2 ranks are in both" in command("compare", "model.ranks", "model.ranks").stdout
     said = command("predict", "model", "--subject", subject, "--relation", relation, "--top", "3", "--json")
     assert json.loads(said.stdout), said.stdout
     assert relation in command("info", "model").stdout

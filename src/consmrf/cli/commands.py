@@ -145,8 +145,8 @@ def evaluate(
         write_json(ranking.json, {**plain["model"], "popularity": plain["popularity"]})
     shown = plain["model"]["relations"] if ranking.relations else tables.notable(plain["model"])
     say(f"\n{tables.conditions(plain['model'])}\n\n{tables.figures(plain).text()}")
-    if ranking.protocol == "full":
-        say(f"\n{tables.further(plain).text()}")
+    if len((rest := tables.further(plain)).head) > 1:
+        say(f"\n{rest.text()}")
     if ranking.relations:
         say(f"\n{tables.grouped(plain).text()}")
     say(f"\n{tables.relations(plain, list(shown)).text()}")

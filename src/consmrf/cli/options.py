@@ -58,7 +58,10 @@ class Settings:
     ] = None
     dim: Annotated[int | None, whole("features per entity, k")] = None
     max_epochs: Annotated[int | None, whole("the most passes over the data")] = None
-    learning_rate: Annotated[float | None, described("η, the step of AdaGrad")] = None
+    learning_rate: Annotated[float | None, described("η, the step")] = None
+    optimizer: Annotated[
+        str | None, described("adagrad; sgd: plain steps, with at most 7 negatives (wave)")
+    ] = None
     regulariser: Annotated[str | None, described("Ω: n3 or l2")] = None
     reg: Annotated[float | None, described("λ, its strength; too large, and the factors vanish")] = None
     alpha: Annotated[
@@ -211,7 +214,8 @@ class Comparing:
     """How two files of ranks are compared, and where the figures go."""
 
     metric: Annotated[str, described("what relations are compared by: mrr, hits@10, auc, ap, …")] = "mrr"
-    repeats: Annotated[int, whole("sign flips, and resamples of the intervals")] = 10_000
+    flips: Annotated[int, whole("patterns of signs that p is read from")] = 10_000
+    resamples: Annotated[int, whole("of the intervals")] = 2000
     confidence: Annotated[float, described("of the intervals")] = 0.95
     seed: Annotated[int, whole("of flips and resamples")] = 0
     relations: Annotated[bool, flag("show every relation, not the surest differences")] = False
@@ -223,5 +227,9 @@ class Comparing:
         from consmrf.evaluation.comparison import ComparisonOptions
 
         return ComparisonOptions(
-            metric=self.metric, repeats=self.repeats, confidence=self.confidence, seed=self.seed
+            metric=self.metric,
+            flips=self.flips,
+            resamples=self.resamples,
+            confidence=self.confidence,
+            seed=self.seed,
         )

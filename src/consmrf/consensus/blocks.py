@@ -21,6 +21,7 @@ from consmrf.consensus.primitives import SOURCE, below, inlined, position, strea
 __all__ = [
     "CONSENSUS",
     "DEPARTURES",
+    "LANES",
     "NEGATIVES",
     "SEVERAL",
     "SHARED",
@@ -52,12 +53,23 @@ class Form(NamedTuple):
     loss: str  # or SEVERAL: each relation's own, told apart at run time
     dim: int
     batch: int  # facts whose gradients are taken together
-    pool: int  # sampled objects of a batch; a multiple of LANES
+    pool: int  # sampled objects of a batch, a multiple of LANES; or, below that, each fact's own
     stage: int  # SHARED, CONSENSUS or DEPARTURES
     cubic: bool  # N3 instead of L2
     negatives: str
     exhaustive: bool  # the pool is all of E
     terms: bool  # facts have weights or values, or rows their share of the regulariser
+    optimizer: str = "adagrad"
+
+    @property
+    def few(self) -> bool:
+        """Whether every fact draws objects of its own (`drawn.py`), instead of a pool for a batch."""
+        return self.pool < LANES
+
+    @property
+    def arrays(self) -> int:
+        """How many arrays a row is made of: its values, and AdaGrad's sums."""
+        return 2 if self.optimizer == "adagrad" else 1
 
 
 class Block(NamedTuple):

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from consmrf.config import Config
-from consmrf.consensus.blocks import padded
+from consmrf.consensus.blocks import LANES, padded
 from consmrf.consensus.local import CANDIDATES, LocalProblem
-from consmrf.consensus.plan import MOST_RELATIONS
+from consmrf.consensus.plan import MOST_RELATIONS, parts_of
 from consmrf.consensus.scorers import SCORERS
 from consmrf.consensus.wave import cut
 from consmrf.graph.partition import Partition
@@ -102,7 +102,7 @@ def estimate_waves(
 ) -> MemoryEstimate:
     """Hand on what the wave solver will need at its peak; with validation, room for scores too."""
     real, sides = (4 if config.precision == "single" else 8), 2 if config.reciprocal else 1
-    k, d = config.dim, padded(config.dim)
+    k, d, arrays = config.dim, padded(config.dim), 2 if config.optimizer == "adagrad" else 1
     facts = sides * sum(len(p) for p in partitions)
     numbers = sides * sum(x.nbytes for p in partitions for x in (p.weights, p.values) if x is not None)
     viewed = [p for r, p in enumerate(partitions) if config.departs and (targets is None or r in targets)]
@@ -112,13 +112,23 @@ def estimate_waves(
     weights = sides * len(partitions) * SCORERS[config.scorer].weights(k) * real
     return MemoryEstimate(
         data=4 * ((_WORDS_PER_FACT + _WORDS_OF_PLAN) * facts + _WORDS_PER_SLOT * slots) + numbers,
-        consensus=n_entities * (2 * d + 2 * (k + 2) + shares) * real,  # and the best of each stage
-        state=slots * (2 * own + 3) * real + 2 * weights,
+        consensus=n_entities * (arrays * d + 2 * (k + 2) + shares) * real,  # and the best of each stage
+        state=slots * (arrays * own + arrays + 1) * real + arrays * weights,
         # the best of each stage, and the subjects' intercepts
         views=slots * (own + 2) * real + 2 * weights + counts,
-        workers=_waves_of(facts, slots, n_entities, config) + score_size(validated),
+        workers=score_size(validated)
+        + (
+            _drawn_of(facts, n_entities, arrays * weights, config)
+            if config.negatives < LANES
+            else _waves_of(facts, slots, n_entities, config)
+        ),
         process=process_size(),
     )
+
+
+def _drawn_of(facts: int, n_entities: int, weights: int, config: Config) -> int:
+    """Hand on what blocks without tables need: the entities' parts, and W_r once for each place of a wave."""
+    return 3 * 4 * n_entities + parts_of(facts, n_entities, config.wave_width) * weights
 
 
 def _waves_of(facts: int, slots: int, n_entities: int, config: Config) -> int:

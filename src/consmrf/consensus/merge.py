@@ -24,24 +24,30 @@ __all__ = ["merge_rows"]
 def merge_rows(target: Any, rows: NDArray[np.int32], table: Any, d: int, share: int, shares: int) -> float:
     """Merge a block's rows into `target`, those whose number leaves `share` when divided by `shares`.
 
-    Hands on the sum of the squared changes.
+    Rows without sums, of width d, get the steps as they are. Hands on the sum of the squared changes.
     """
+    sums = target.shape[1] > d
     squares = 0.0
     for i in range(len(rows)):
         if i + AHEAD < len(rows):
             ahead = rows[i + AHEAD]
             if ahead % shares == share:
-                for j in range(0, 2 * d, LINE):
+                for j in range(0, target.shape[1], LINE):
                     prefetch(target, ahead, j)
         e = rows[i]
         if e % shares != share:
             continue
         to, add = target[e], table[i]
         moved = to[0] * 0
-        for j in range(d):
-            to[d + j] += add[d + j]
-            step = add[j] / np.sqrt(to[d + j])
-            to[j] += step
-            moved += step * step
+        if sums:
+            for j in range(d):
+                to[d + j] += add[d + j]
+                step = add[j] / np.sqrt(to[d + j])
+                to[j] += step
+                moved += step * step
+        else:
+            for j in range(d):
+                to[j] += add[j]
+                moved += add[j] * add[j]
         squares += moved
     return squares

@@ -21,8 +21,18 @@ from numpy.typing import NDArray
 
 from consmrf.consensus import losses, scorers
 
-__all__ = ["AHEAD", "FAST", "LINE", "SOURCE", "adagrad", "below", "gap", "inlined", "loss_of"]
-__all__ += ["backprop", "position", "prefetch", "query", "stream", "weights_of"]
+__all__ = ["AHEAD", "FAST", "LINE", "SOURCE", "adagrad", "among", "below", "curb", "dot", "gap", "inlined"]
+__all__ += [
+    "backprop",
+    "loss_of",
+    "position",
+    "prefetch",
+    "query",
+    "stream",
+    "told",
+    "uncounted",
+    "weights_of",
+]
 
 SOURCE = zlib.crc32(
     b"".join(Path(name).read_bytes() for name in (str(scorers.__file__), str(losses.__file__), __file__))
@@ -40,12 +50,12 @@ inlined = njit(inline="always", error_model="numpy")
 
 @intrinsic
 def prefetch(_: Any, array: Any, row: Any, column: Any) -> Any:
-    """Ask for the cache line of `array[row, column]`; a hint, never a fault."""
+    """Ask for the cache line of `array[row, column]`, or of `array[row]`; a hint, never a fault."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         layout = signature.args[0]
         view = context.make_array(layout)(context, builder, args[0])
-        pointer = cgutils.get_item_pointer(context, builder, layout, view, list(args[1:]))
+        pointer = cgutils.get_item_pointer(context, builder, layout, view, list(args[1 : 1 + layout.ndim]))
         byte = ir.IntType(8).as_pointer()
         function = cgutils.get_or_insert_function(
             builder.module,
@@ -58,6 +68,96 @@ def prefetch(_: Any, array: Any, row: Any, column: Any) -> Any:
 
     del row, column  # whatever integers they are, they arrive as machine words
     return types.void(array, types.intp, types.intp), generate
+
+
+@intrinsic
+def uncounted(_: Any, arrays: Any) -> Any:
+    """Hand on a tuple whose arrays own nothing, so that no loop counts references to them, atomically.
+
+    Whoever called the compiled function keeps them alive while it runs.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        found = args[0]
+        for i, kind in enumerate(signature.args[0].types):
+            if isinstance(kind, types.Array):
+                array = context.make_array(kind)(context, builder, builder.extract_value(found, i))
+                array.meminfo = cgutils.get_null_value(array.meminfo.type)
+                array.parent = cgutils.get_null_value(array.parent.type)
+                found = builder.insert_value(found, array._getvalue(), i)
+        return found
+
+    return arrays(arrays), generate
+
+
+@intrinsic
+def among(_: Any, entries: Any, first: Any, last: Any, value: Any) -> Any:
+    """Hand on the position in entries[first:last], sixteen at most, that has `value`; −1 where none has.
+
+    All are compared at once: no branch depends on where it stands.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word, lanes = ir.IntType(32), ir.VectorType(ir.IntType(32), 16)
+        bits = ir.VectorType(ir.IntType(1), 16)
+
+        def spread(number: Any) -> Any:
+            short = builder.trunc(number, word)
+            one = builder.insert_element(ir.Constant(lanes, ir.Undefined), short, ir.Constant(word, 0))
+            return builder.shuffle_vector(one, ir.Constant(lanes, ir.Undefined), ir.Constant(lanes, [0] * 16))
+
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        size = builder.sub(args[2], args[1])
+        there = builder.icmp_signed("<", ir.Constant(lanes, list(range(16))), spread(size))
+        function = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(lanes, [array.data.type, word, bits, lanes]),
+            "llvm.masked.load.v16i32.p0",
+        )
+        start = builder.gep(array.data, [args[1]])
+        nothing = ir.Constant(lanes, [0] * 16)
+        found = builder.call(function, [start, ir.Constant(word, 4), there, nothing])
+        equal = builder.and_(there, builder.icmp_signed("==", found, spread(args[3])))
+        mask = builder.zext(builder.bitcast(equal, ir.IntType(16)), ir.IntType(64))
+        place = builder.add(args[1], builder.cttz(mask, ir.Constant(ir.IntType(1), 0)))
+        none = builder.icmp_signed("==", mask, ir.Constant(mask.type, 0))
+        return builder.select(none, ir.Constant(place.type, -1), place)
+
+    del first, last, value  # whatever integers they are, they arrive as machine words
+    return types.intp(entries, types.intp, types.intp, types.intp), generate
+
+
+@intrinsic
+def dot(_: Any, a: Any, b: Any, width: Any) -> Any:
+    """Hand on a · b over `width` elements, a multiple of eight, each eighth summed in a lane of its own.
+
+    Written out, the sum would be put in one order again, for it may be reassociated, and be taken one by one.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        real = ir.DoubleType() if signature.args[0].dtype == types.float64 else ir.FloatType()
+        lanes = ir.VectorType(real, 8)
+        first, second = (
+            context.make_array(layout)(context, builder, value).data
+            for layout, value in zip(signature.args[:2], args[:2], strict=True)
+        )
+        total = cgutils.alloca_once_value(builder, ir.Constant(lanes, [0.0] * 8))
+        size = real.get_abi_size(context.target_data)
+        with cgutils.for_range(builder, builder.udiv(args[2], ir.Constant(args[2].type, 8))) as loop:
+            at = builder.mul(loop.index, ir.Constant(loop.index.type, 8))
+            x, y = (
+                builder.load(builder.bitcast(builder.gep(start, [at]), lanes.as_pointer()), align=size)
+                for start in (first, second)
+            )
+            product = builder.fmul(x, y, flags=("contract",))
+            builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(real, [real, lanes]), f"llvm.vector.reduce.fadd.v8f{8 * size}"
+        )
+        return builder.call(function, [ir.Constant(real, 0.0), builder.load(total)], fastmath=("reassoc",))
+
+    del width  # whatever integer it is, it arrives as a machine word
+    return a.dtype(a, b, types.intp), generate
 
 
 @inlined
@@ -165,6 +265,18 @@ def loss_of(loss: int, scores: Any, coefficients: Any, y: float) -> float:
     if loss == 2:
         return _logistic(scores, coefficients, y)
     return _squared(scores, coefficients, y)
+
+
+@inlined
+def curb(a: Any, reg: Any, cubic: int) -> Any:
+    """The regulariser's gradient: λ|a|a of N3, or λa of L2."""
+    return reg * abs(a) * a if cubic else reg * a
+
+
+@inlined
+def told(numbers: Any, at: Any, one: Any) -> Any:
+    """Hand on what stands at a place of an array that may be empty, which says 1 everywhere."""
+    return numbers[at] * one if len(numbers) else one
 
 
 @inlined

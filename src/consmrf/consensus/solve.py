@@ -74,6 +74,7 @@ class Round:
     validation: float | None
     seconds: dict[str, float]  # local_total, local_critical_path, consensus, validation, elapsed
     stage: str = "rounds"  # of the wave solver: consensus, then departures
+    block_seconds: Sequence[Sequence[float]] = ()  # of the wave solver: each block's, wave by wave
     validation_error: float | None = None  # the score's standard error, where triples are drawn for it
 
 
@@ -328,6 +329,7 @@ def _record(
         validation=score,
         seconds={"local_total": outcome.local_total, "local_critical_path": swept.seconds, **seconds},
         stage=stage,
+        block_seconds=swept.block_seconds if isinstance(swept, WaveSwept) else (),
     )
 
 

@@ -24,11 +24,13 @@ from consmrf.consensus.primitives import (
     LINE,
     SOURCE,
     backprop,
+    curb,
     inlined,
     loss_of,
     position,
     prefetch,
     query,
+    told,
 )
 from consmrf.consensus.scorers import SCORERS
 
@@ -106,12 +108,6 @@ def _adagrad_own(row: Any, gradient: Any, eta: Any, share: Any, pull: Any, width
         g = gradient[j] + pull * row[j]
         row[width + j] += share * g * g
         row[j] -= eta * g / np.sqrt(row[width + j])
-
-
-@inlined
-def _curb(a: Any, reg: Any, cubic: int) -> Any:
-    """The regulariser's gradient: λ|a|a of N3, or λa of L2."""
-    return reg * abs(a) * a if cubic else reg * a
 
 
 @inlined
@@ -262,12 +258,6 @@ def _forward(
 
 
 @inlined
-def _told(numbers: Any, at: Any, one: Any) -> Any:
-    """Hand on what stands at a place of an array that may be empty, which says 1 everywhere."""
-    return numbers[at] * one if len(numbers) else one
-
-
-@inlined
 def _losses(
     shape: Shape, facts: Facts, block: Block, worker: Worker, bounds: Any, pool_rows: Any, loss: int
 ) -> tuple[float, int]:
@@ -288,8 +278,8 @@ def _losses(
         first, last = head_indptr[head], head_indptr[head + 1]
         rejected += _reject(scores[i], objects, first, last, row_of, place_of, z_rows, pool_rows)
         if terms:
-            weight = _told(weights, f, one)
-            total += weight * loss_of(loss, scores[i], coefficients[i], float(_told(values, f, one)))
+            weight = told(weights, f, one)
+            total += weight * loss_of(loss, scores[i], coefficients[i], float(told(values, f, one)))
             for j in range(1 + pool):
                 coefficients[i, j] *= weight
         else:
@@ -333,26 +323,26 @@ def _update_rows(
     if terms:
         mass = 0.0
         for i in range(size):
-            mass += _told(weights, order[lo + i], one)
+            mass += told(weights, order[lo + i], one)
     for j in range(len(dw)):
-        dw[j] = _curb(w[j], numbers.w_reg * mass, cubic)
+        dw[j] = curb(w[j], numbers.w_reg * mass, cubic)
     for i in range(size):
         at = samples[lo + i]
         weight = s_share = o_share = one
         if terms:
-            weight = _told(weights, order[lo + i], one)
-            s_share = weight * _told(shares, z_rows[at[0]], one)
-            o_share = weight * _told(shares, z_rows[at[1]], one)
+            weight = told(weights, order[lo + i], one)
+            s_share = weight * told(shares, z_rows[at[0]], one)
+            o_share = weight * told(shares, z_rows[at[1]], one)
         s_row, o_row, s_slot, o_slot = z_table[at[0]], z_table[at[1]], at[2], at[3]
         _row_of_view(stage, wide, subject, s_row, own, s_slot, own_rows, intercepts)
         c = coefficients[i, 0]
         for k in range(d):
-            do[k] = c * q[i, k] + _curb(o[i, k], o_share * reg[k], cubic)
+            do[k] = c * q[i, k] + curb(o[i, k], o_share * reg[k], cubic)
         backprop(scorer, dim, subject, w, dq[i], da, step)
         for j in range(len(dw)):
             dw[j] += step[j]
         for k in range(dim):
-            da[k] += _curb(subject[k], s_share * reg[k], cubic)
+            da[k] += curb(subject[k], s_share * reg[k], cubic)
         if stage != DEPARTURES:
             _adagrad(s_row, da, eta, one, d)
             _adagrad(o_row, do, eta, one, d)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consmrf.config import Config
-from consmrf.consensus.blocks import CONSENSUS, DEPARTURES, SEVERAL, SHARED, Form, padded
+from consmrf.consensus.blocks import CONSENSUS, DEPARTURES, LANES, SEVERAL, SHARED, Form, padded
 from consmrf.consensus.facts import Layout
 from consmrf.consensus.losses import LOSSES
 from consmrf.consensus.scorers import SCORERS
@@ -31,6 +31,8 @@ _FIRST = 1e-2
 _DEPARTURE_RATE = 0.3
 # ρ of a relation's own intercept, and the spread of W_r around what it begins with.
 _INTERCEPT_RHO, _W_SPREAD = 0.1, 0.5
+# Pools that are all of E have a multiple of so many places: each size is compiled by itself.
+_POOLS = 64
 # Rows drawn at a time: the draws are doubles, and need not all be there at once.
 _AT_ONCE = 2**14
 # An epoch is cut into about so many blocks, each of at least and at most so many facts.
@@ -92,9 +94,9 @@ class WaveState:
     def views(self) -> WaveViews:
         """Hand on what predicts now; the arrays are the state's own."""
         k = self.form.dim
-        weights = self.rows.w.shape[1] // 2
+        weights = self.rows.w.shape[1] // self.form.arrays
         departed = self.form.stage == DEPARTURES
-        own = self.rows.own[:, : self.rows.own.shape[1] // 2]
+        own = self.rows.own[:, : self.rows.own.shape[1] // self.form.arrays]
         return WaveViews(
             z=self.rows.z[:, :k],
             b=self.rows.z[:, k : k + 2],
@@ -105,16 +107,16 @@ class WaveState:
 
     def departure(self) -> float:
         """Hand on √Σ_r ‖A_r − Z‖², intercepts included."""
-        own = self.rows.own[:, : self.rows.own.shape[1] // 2]
+        own = self.rows.own[:, : self.rows.own.shape[1] // self.form.arrays]
         squares = float(np.einsum("ij,ij->", own, own, dtype=np.float64))
         return float(np.sqrt(squares + np.dot(self.rows.intercepts, self.rows.intercepts)))
 
     def depart(self, views: WaveViews, config: Config) -> WaveState:
         """Hand on the second stage from the first one's best views: these rest, Δ_r begins at 0."""
-        k, weights = self.form.dim, self.rows.w.shape[1] // 2
+        k, weights, arrays = self.form.dim, self.rows.w.shape[1] // self.form.arrays, self.form.arrays
         self.rows.z[:, :k], self.rows.z[:, k : k + 2] = views.z, views.b
         self.rows.w[:, :weights] = views.w
-        own = np.zeros((len(self.rows.own), 2 * k), self.rows.z.dtype)
+        own = np.zeros((len(self.rows.own), arrays * k), self.rows.z.dtype)
         own[:, k:] = _FIRST
         rows = self.rows._replace(own=own, intercepts=np.ascontiguousarray(views.delta_b))
         return WaveState(rows, self.form._replace(stage=DEPARTURES), config.rho)
@@ -130,23 +132,32 @@ def initial_wave(layout: Layout, config: Config) -> WaveState:
     real = np.float32 if config.precision == "single" else np.float64
     k, d, scorer = config.dim, padded(config.dim), SCORERS[config.scorer]
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([config.seed, 2])))
-    z = np.zeros((layout.n_entities, 2 * d), real)
+    form = _form(layout, config)
+    z = np.zeros((layout.n_entities, form.arrays * d), real)
     for e in range(0, layout.n_entities, _AT_ONCE):
         first = z[e : e + _AT_ONCE, :k]
         first[:] = config.init_scale * rng.standard_normal(first.shape)
     z[:, d:] = _FIRST
     weights = scorer.weights(k)
-    w = np.full((layout.n_relations, 2 * weights), _FIRST, real)
+    w = np.full((layout.n_relations, form.arrays * weights), _FIRST, real)
     w[:, :weights] = scorer.initial(k) + _W_SPREAD * rng.standard_normal((layout.n_relations, weights))
-    own = np.zeros((len(layout.facts.view_entities), 2), real)
-    own[:, 1] = _FIRST
+    own = np.zeros((len(layout.facts.view_entities), form.arrays), real)
+    own[:, 1:] = _FIRST
+    return WaveState(Rows(z, own, w, np.zeros(0, real)), form, _INTERCEPT_RHO)
+
+
+def _form(layout: Layout, config: Config) -> Form:
+    """Hand on what the first stage's kernels are compiled for."""
     losses = set(layout.losses or (config.loss,))
-    exhaustive = layout.n_entities <= config.negatives
-    pool = -(-(layout.n_entities if exhaustive else config.negatives) // 8) * 8
-    form = Form(
+    few = config.negatives < LANES
+    exhaustive = layout.n_entities <= config.negatives and not few
+    pool = config.negatives if few else -(-config.negatives // LANES) * LANES
+    if exhaustive:  # a few sizes for all graphs: what is above |E| is masked
+        pool = min(pool, -(-layout.n_entities // _POOLS) * _POOLS)
+    return Form(
         scorer=config.scorer,
         loss=losses.pop() if len(losses) == 1 else SEVERAL,
-        dim=k,
+        dim=config.dim,
         batch=config.batch,
         pool=pool,
         stage=CONSENSUS if config.departs else SHARED,
@@ -154,8 +165,8 @@ def initial_wave(layout: Layout, config: Config) -> WaveState:
         negatives=config.sampling,
         exhaustive=exhaustive,
         terms=bool(len(layout.facts.weights) or len(layout.facts.values) or config.reg_weight == "uniform"),
+        optimizer=config.optimizer,
     )
-    return WaveState(Rows(z, own, w, np.zeros(0, real)), form, _INTERCEPT_RHO)
 
 
 def numbers_of(state: WaveState, layout: Layout, config: Config) -> Numbers:

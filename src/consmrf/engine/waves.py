@@ -10,32 +10,22 @@ import os
 import queue
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consmrf.config import Config
-from consmrf.consensus.blocks import DEPARTURES, SHARED, Block, Form, Worker, index_kernel, padded
 from consmrf.consensus.facts import Layout
 from consmrf.consensus.merge import merge_rows
-from consmrf.consensus.plan import MOST_RELATIONS, Plan, plan_epoch
-from consmrf.consensus.training import train_kernel
-from consmrf.consensus.wave import WaveState, WaveSwept, cut, numbers_of
+from consmrf.consensus.plan import Plan
+from consmrf.consensus.wave import WaveState, WaveSwept
+from consmrf.engine.trainers import Done, Drawn, Pooled, Trainer
 
 __all__ = ["Waves"]
-
-
-class _Done(NamedTuple):
-    """A block that was trained, with its rows in use."""
-
-    block: Block
-    sizes: tuple[int, int, int, int]
-    loss: float
-    rejected: int
-    seconds: float
 
 
 class Waves:
@@ -45,15 +35,13 @@ class Waves:
         self, layout: Layout, state: WaveState, config: Config, only: NDArray[np.bool_] | None = None
     ) -> None:
         """Receive the facts, the state whose form says what is trained, and the relations that take part."""
-        self._layout, self._config, self._only = layout, config, only
-        self._numbers = numbers_of(state, layout, config)
-        self._most = cut(len(layout.facts.relations))
-        self._index, self._train = index_kernel(state.form), train_kernel(state.form)
+        self._config, self._form = config, state.form
         self.workers = max(1, min(config.threads or os.cpu_count() or 1, config.wave_width))
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="consmrf")
         self._stop = np.zeros(1, np.uint8)
-        self._scratch = [_worker(layout, state, self._most, self._stop) for _ in range(self.workers)]
-        self._blocks = [_block(layout, state, self._most) for _ in range(config.wave_width)]
+        kind = Drawn if state.form.few else Pooled
+        self._trainer: Trainer = kind(layout, state, config, self.workers, self._stop, only)
+        self._ahead: tuple[int, Future[Plan] | None] = (0, None)
 
     def __enter__(self) -> Waves:
         return self
@@ -65,25 +53,23 @@ class Waves:
 
     def sweep(self, state: WaveState, epoch: int) -> WaveSwept:
         """Run one epoch, wave by wave, merging into `state`."""
-        plan = plan_epoch(self._layout.indptr, self._most, self._config.seed, epoch, self._only)
-        done: list[_Done] = []
+        plan = self._plan(epoch)
+        done: list[Done] = []
         seconds = merging = moved = 0.0
         block_seconds = []
-        for first in range(0, len(plan), self._config.wave_width):
+        for first, last in pairwise(plan.waves.tolist()):
             begun = time.perf_counter()
-            wave = self._run_wave(
-                state, plan, range(first, min(first + self._config.wave_width, len(plan))), epoch
-            )
+            wave = self._run_wave(state, plan, range(first, last), epoch)
             merged = time.perf_counter()
-            moved += self._merge(state, wave)
+            moved += self._merge(wave)
             seconds, merging = seconds + merged - begun, merging + time.perf_counter() - merged
             block_seconds.append([d.seconds for d in wave])
-            done += [d._replace(block=wave[0].block) for d in wave]
+            done += [d._replace(tables=()) for d in wave]
         return WaveSwept(
             loss=float(np.sum([d.loss for d in done])),
-            samples=len(plan.order),
+            samples=sum(d.samples for d in done),
             rejected=sum(d.rejected for d in done),
-            moved=moved,
+            moved=moved + self._trainer.moved(state),
             local_total=sum(d.seconds for d in done),
             seconds=seconds,
             merge_seconds=merging,
@@ -91,49 +77,50 @@ class Waves:
             block_seconds=block_seconds,
         )
 
-    def _run_wave(self, state: WaveState, plan: Plan, numbers: range, epoch: int) -> list[_Done]:
+    def _plan(self, epoch: int) -> Plan:
+        """Hand on the epoch's plan, and have whoever is free first make the next one."""
+        (ahead, plan), self._ahead = self._ahead, (0, None)
+        found = plan.result() if plan is not None and ahead == epoch else self._trainer.plan(epoch)
+        if self.workers > 1:
+            self._ahead = (epoch + 1, self._pool.submit(self._trainer.plan, epoch + 1))
+        return found
+
+    def _run_wave(self, state: WaveState, plan: Plan, numbers: range, epoch: int) -> list[Done]:
         """Train the blocks of one wave, whichever thread is free; hand them on in their order."""
         waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
         for place in range(len(numbers)):
             waiting.put(place)
-        done: list[_Done | None] = [None] * len(numbers)
+        done: list[Done | None] = [None] * len(numbers)
 
-        def work(worker: Worker) -> None:
+        def work(worker: int) -> None:
             while True:
                 try:
                     place = waiting.get_nowait()
                 except queue.Empty:
                     return
-                number = numbers[place]
-                order = plan.order[plan.indptr[number] : plan.indptr[number + 1]]
-                block = self._blocks[place]._replace(order=order)
-                done[place] = self._train_block(state, block, worker, (self._config.seed, epoch, number))
+                at = (self._config.seed, epoch, numbers[place])
+                done[place] = self._train_block(state, plan, at, worker, place)
 
-        self._on_all(work, self._scratch, waiting)
+        self._on_all(work, range(self.workers), waiting)
         return [d for d in done if d is not None]
 
     def _train_block(
-        self, state: WaveState, block: Block, worker: Worker, stream: tuple[int, int, int]
-    ) -> _Done:
-        begun = time.perf_counter()
-        facts = self._layout.facts
-        sizes = self._index(facts, block, worker, self._layout.n_entities, stream)
-        loss, rejected = self._train(facts, state.rows, block, worker, self._numbers, sizes)
-        return _Done(block, sizes, loss, rejected, time.perf_counter() - begun)
+        self, state: WaveState, plan: Plan, at: tuple[int, int, int], worker: int, place: int
+    ) -> Done:
+        return self._trainer.train(state, plan, at, worker, place)
 
-    def _merge(self, state: WaveState, wave: Sequence[_Done]) -> float:
+    def _merge(self, wave: Sequence[Done]) -> float:
         """Merge the blocks' rows in order, each thread those that are its share."""
-        rows, stage, moved = state.rows, state.form.stage, [0.0] * self.workers
+        if not any(len(t.rows) for done in wave for t in done.tables):
+            return 0.0
+        moved = [0.0] * self.workers
 
         def merge(share: int) -> None:
-            mine = (share, self.workers)
-            for block, (nz, no, nw, _), *_ in wave:
-                if stage != DEPARTURES:
-                    moved[share] += _merge(rows.z, block.z_rows[:nz], block.z_table, mine)
-                    _merge(rows.w, block.w_rows[:nw], block.w_table, mine)
-                if stage != SHARED:
-                    change = _merge(rows.own, block.own_rows[:no], block.own_table, mine)
-                    moved[share] += change if stage == DEPARTURES else 0.0
+            for done in wave:
+                for target, rows, table, counts in done.tables:
+                    width = target.shape[1] // self._form.arrays
+                    change = merge_rows(target, rows, table, width, share, self.workers)
+                    moved[share] += change if counts else 0.0
 
         self._on_all(merge, range(self.workers))
         return sum(moved)
@@ -155,60 +142,3 @@ class Waves:
     def close(self) -> None:
         """End the threads; safe to call twice."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-        self._scratch.clear()
-        self._blocks.clear()
-
-
-def _merge(target: Any, rows: Any, table: Any, share: tuple[int, int]) -> float:
-    moved: float = merge_rows(target, rows, table, target.shape[1] // 2, *share)
-    return moved
-
-
-def _most_batches(form: Form, most: int) -> int:
-    return most // form.batch + MOST_RELATIONS + 1
-
-
-def _most_rows(layout: Layout, form: Form, most: int) -> tuple[int, int]:
-    """Hand on the most rows of z_table and of own_table that one block can need."""
-    drawn = _most_batches(form, most) * form.pool
-    return min(layout.n_entities, 2 * most + drawn), min(len(layout.facts.view_entities), 2 * most + drawn)
-
-
-def _worker(layout: Layout, state: WaveState, most: int, stop: NDArray[np.uint8]) -> Worker:
-    """Make a worker's scratch memory; pages cost nothing until touched."""
-    form, real, d = state.form, state.rows.z.dtype, padded(state.form.dim)
-    rows, batches = _most_rows(layout, form, most)[0], _most_batches(form, most)
-    return Worker(
-        row_of=np.full(layout.n_entities, -1, np.int32),
-        slot_of=np.full(rows, -1, np.int32),
-        place_of=np.full(rows, -1, np.int32),
-        samples=np.full((most, 4), -1, np.int32),
-        pools=np.empty((batches, form.pool), np.int32),
-        pool_slots=np.full((batches, form.pool), -1, np.int32),
-        batches=np.empty((batches, 4), np.int32),
-        queries=np.zeros((form.batch, d), real),
-        gradients=np.zeros((form.batch, d), real),
-        objects=np.zeros((form.batch, d), real),
-        pool=np.zeros((form.pool, d), real),
-        turned=np.zeros((d, form.pool), real),
-        pool_gradients=np.zeros((form.pool, d), real),
-        scores=np.zeros((form.batch, 1 + form.pool), real),
-        coefficients=np.zeros((form.batch, 1 + form.pool), real),
-        offsets=np.zeros(form.pool, real),
-        stop=stop,
-    )
-
-
-def _block(layout: Layout, state: WaveState, most: int) -> Block:
-    """Make the tables of one place in a wave."""
-    rows, real = state.rows, state.rows.z.dtype
-    z_rows, own_rows = _most_rows(layout, state.form, most)
-    return Block(
-        order=np.empty(0, np.int32),
-        z_rows=np.empty(z_rows, np.int32),
-        z_table=np.empty((z_rows, rows.z.shape[1]), real),
-        own_rows=np.empty(own_rows, np.int32),
-        own_table=np.empty((own_rows, rows.own.shape[1]), real),
-        w_rows=np.empty(MOST_RELATIONS, np.int32),
-        w_table=np.empty((MOST_RELATIONS, rows.w.shape[1]), real),
-    )

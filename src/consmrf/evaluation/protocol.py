@@ -62,15 +62,7 @@ def evaluate(
     protocol "paper": each (relation, subject) ranks its objects among sampled unobserved objects.
     """
     known = [known] if isinstance(known, Graph) else known
-    if protocol not in PROTOCOLS:
-        raise SettingError(f"protocol = {protocol!r}: must be one of {', '.join(PROTOCOLS)}")
-    if protocol == "paper" and "objects" not in options.sides:
-        raise SettingError(f"sides = {options.sides!r}: must name objects, all that the paper protocol ranks")
-    if protocol == "paper" and options.unseen != "leave-out":
-        raise SettingError(
-            f"unseen = {options.unseen!r}: the paper protocol ranks the objects of a list together, "
-            "and leaves out what the model has never seen"
-        )
+    _check(protocol, options)
     check_graphs("evaluate", test, *known)
     encoded = test.encode(model.vocabulary)
     triples = distinct(encoded.triples)
@@ -99,6 +91,22 @@ def evaluate(
         measured=found.measured,
         **summary,
     )
+
+
+def _check(protocol: str, options: EvaluationOptions) -> None:
+    """Ask that the options fit the protocol."""
+    if protocol not in PROTOCOLS:
+        raise SettingError(f"protocol = {protocol!r}: must be one of {', '.join(PROTOCOLS)}")
+    if protocol == "paper" and ("objects" not in options.sides or "relations" in options.sides):
+        raise SettingError(
+            f"sides = {options.sides!r}: must name objects and not relations, for the paper protocol ranks "
+            "objects alone"
+        )
+    if protocol == "paper" and options.unseen != "leave-out":
+        raise SettingError(
+            f"unseen = {options.unseen!r}: the paper protocol ranks a list's objects together, and leaves "
+            "out what the model has never seen"
+        )
 
 
 class _Asked(NamedTuple):

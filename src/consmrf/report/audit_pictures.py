@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -105,25 +106,17 @@ def cardinalities(relations: Plain, name: str) -> str:
             xlabel="objects per subject (mean)",
             ylabel="subjects per object (mean)",
         )
-        axis.set_xlim(left=0.6, right=max(4.0, axis.get_xlim()[1]))
-        axis.set_ylim(bottom=0.6, top=max(4.0, axis.get_ylim()[1]))
-        counts = {}
-        for category, x, y, across, up in (
-            ("1-1", 0, 0, "left", "bottom"),
-            ("1-n", 1, 0, "right", "bottom"),
-            ("n-1", 0, 1, "left", "top"),
-            ("n-n", 1, 1, "right", "top"),
+        axis.set_xlim(left=0.6, right=max(12.0, axis.get_xlim()[1]))
+        axis.set_ylim(bottom=0.6, top=max(12.0, axis.get_ylim()[1]))
+        for category, place, across, up in (
+            ("1-1", (0.01, 0.01), "left", "bottom"),
+            ("1-n", (0.99, 0.01), "right", "bottom"),
+            ("n-1", (0.01, 0.99), "left", "top"),
+            ("n-n", (0.99, 0.99), "right", "top"),
         ):
-            counts[category] = sum(f["category"] == category for f in told)
-            axis.annotate(
-                f"{category}: {counts[category]:,}",
-                (0.02 + 0.96 * x, 0.02 + 0.96 * y),
-                xycoords="axes fraction",
-                ha=across,
-                va=up,
-                fontweight="bold",
-            )
-        said = "; ".join(f"{category}: {n:,} relations" for category, n in counts.items())
+            axis.annotate(category, place, xycoords="axes fraction", ha=across, va=up, fontweight="bold")
+        counts = Counter(facts["category"] for facts in told)
+        said = "; ".join(f"{category}: {n:,} relations" for category, n in sorted(counts.items()))
         return svg(figure, name, f"Categories of relations. {said}")
 
 

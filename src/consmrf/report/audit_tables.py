@@ -121,7 +121,7 @@ def categories(audit: Plain) -> Table:
 def shapes(audit: Plain) -> Table:
     """Tabulate how unevenly facts are spread over entities and relations, and entities over components."""
     told = {"facts of an entity": "degrees", "facts of a relation": "relation_sizes"}
-    told |= {"entities of a component": "components"}
+    told |= {"entities of an island": "components"}
     rows = []
     for title, key in told.items():
         x = audit[key]

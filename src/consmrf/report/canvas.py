@@ -76,12 +76,17 @@ def svg(figure: Figure, name: str, words: str) -> str:
     """Hand on the figure as an <svg> that says in words what it shows, with ids that are the page's own."""
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    text = file.getvalue().replace(INK, "currentColor").replace("xlink:href", "href")
-    text = re.sub(r'(\bid="|"#|url\(#)', rf"\g<1>{name}-", text)
+    # within tags only: a label may look like an id, or like our ink
+    text = re.sub("<[^>]*>", lambda tag: _owned(tag[0], name), file.getvalue())
     box = re.search(r'viewBox="[^"]*"', text)
     body = text[text.index("<defs>") :]  # without the prologue and the metadata, which name web addresses
     label = html.escape(printable(words))
     return f'<svg {box[0] if box else ""} role="img" aria-label="{label}">\n{body}'
+
+
+def _owned(tag: str, name: str) -> str:
+    tag = tag.replace(INK, "currentColor").replace("xlink:href", "href")
+    return re.sub(r'(\bid="|"#|url\(#)', rf"\g<1>{name}-", tag)
 
 
 def shortened(label: str, most: int = 32) -> str:

@@ -94,7 +94,7 @@ def write_split(folder: Path, parts: Mapping[str, Graph], read: Mapping[str, Gra
     """Write the parts of a split into a new folder, all or none; hand on the names of the files.
 
     Each part is written in the format and compression that the graph of the same name in `read` was read
-    from. All RDF becomes N-Triples, and what was read from no file becomes TSV.
+    from, the first of several sources. All RDF becomes N-Triples, and what was read from no file becomes TSV.
     """
     names = {part: f"{part}{_suffix(read[part])}" for part in parts}
     place = Path(os.path.realpath(folder))
@@ -137,7 +137,12 @@ def info_to_dict(info: Info) -> dict[str, Any]:
         "best_round": info.best_round,
         "skipped_triples": info.skipped_triples,
         "seconds": info.seconds,
-        "rounds": [asdict(r) for r in info.rounds],
+        "rounds": [
+            {
+                name: x for name, x in asdict(r).items() if name != "block_seconds"
+            }  # of use to a benchmark only
+            for r in info.rounds
+        ],
     }
 
 

@@ -43,7 +43,8 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 .tiles { display: grid; gap: .75rem; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); }
 .tiles div { padding: .75rem 1rem; border: 1px solid var(--line); border-radius: .5rem;
   background: var(--band); }
-.tiles b { display: block; font-size: 1.75rem; line-height: 1.25; font-variant-numeric: tabular-nums; }
+.tiles b { display: block; font-size: clamp(1.25rem, 5vw, 1.75rem); line-height: 1.25;
+  font-variant-numeric: tabular-nums; }
 .tiles span { display: block; font-size: .8125rem; color: var(--soft); }
 details { margin: 1rem 0; } summary { cursor: pointer; padding: .25rem 0; }
 code { font-family: ui-monospace, monospace; font-size: .9em; }

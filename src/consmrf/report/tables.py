@@ -127,7 +127,8 @@ def figures(methods: Mapping[str, Figures]) -> Table:
 def further(methods: Mapping[str, Figures]) -> Table:
     """Tabulate the metrics adjusted for chance and those of queries with all their positives."""
     first = next(iter(methods.values()))
-    names = [name for name in _MORE if name in first[main_side(first)]]
+    leading = metrics(first)
+    names = [name for name in _MORE if name in first[main_side(first)] and name not in leading]
     rows = [
         (f"{title}: {method}", *(number(name, tree[side].get(name)) for name in names))
         for side, title in _SIDES.items()
@@ -211,8 +212,8 @@ def pairing(comparison: Mapping[str, Any]) -> str:
     return (
         f"{pairs['paired']:,} ranks are in both; {pairs['only_first']:,} only in {first}, "
         f"{pairs['only_second']:,} only in {second}.{other} Differences are {first} − {second}; intervals "
-        f"({options['confidence']:.0%}) by paired bootstrap over triples, p by {options['repeats']:,} sign "
-        "flips over triples, each metric by itself."
+        f"({options['confidence']:.0%}) by paired bootstrap over triples, of relations Student's; p by "
+        f"{options['flips']:,} sign flips over triples, each metric by itself."
     )
 
 

@@ -208,9 +208,9 @@ def _shape(audit: Plain) -> Iterator[Finding]:
     if islands["count"] > 1:
         yield Finding(
             "components",
-            f"The graph falls into {islands['count']:,} parts that no fact links; the largest holds "
+            f"The graph falls into {islands['count']:,} islands that no fact links; the largest holds "
             f"{_percent(islands['quantiles']['1'] / entities)} of the entities.",
-            "What is known in one part says nothing of entities in another.",
+            "What is known on one says nothing of entities on another.",
         )
 
 
