@@ -15,7 +15,7 @@ from consmrf.errors import SettingError
 if TYPE_CHECKING:
     from consmrf.graph.triples import Graph
 
-__all__ = ["Ranking", "Reading", "Settings", "described", "flag", "whole"]
+__all__ = ["Budgeting", "Ranking", "Reading", "Settings", "described", "flag", "whole"]
 
 
 def described(words: str) -> Parameter:
@@ -130,3 +130,18 @@ class Ranking:
     relations: Annotated[bool, flag("show every relation, not the largest and the worst")] = False
     json: Annotated[Path | None, described("write the figures here, as plain numbers")] = None
     ranks: Annotated[Path | None, described("write every rank here, as Parquet")] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Budgeting:
+    """What a study may take; None leaves what its file says."""
+
+    cores: Annotated[int | None, whole("cells at a time, each on one core")] = None
+    memory: Annotated[float | None, described("GiB that all running cells may need together")] = None
+    hours: Annotated[float | None, described("begin no cell after this long")] = None
+
+    def given(self) -> dict[str, float | int | None]:
+        """Hand on the budget as a study names its parts."""
+        seconds = None if self.hours is None else 3600 * self.hours
+        return {"cores": self.cores, "memory_gib": self.memory, "total_seconds": seconds}

@@ -1,52 +1,24 @@
-"""Pictures of a fit and of evaluations, as SVG text to be set into a page.
-
-Lines and text take the colour of the page around them, so a picture reads on light and on dark. Methods
-differ in colour (safe for the colour-blind) and keep their order. The same values give the same bytes.
-"""
+"""Pictures of a fit and of evaluations, as SVG text to be set into a page."""
 
 from __future__ import annotations
 
-import html
-import io
-import re
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from consmrf.report.tables import Figures, main_side, metrics, printable
+from consmrf.report.canvas import COLORS, INK, axes, shortened, style, svg
+from consmrf.report.tables import Figures, main_side, metrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from consmrf.consensus.solve import Round
 
 __all__ = ["departure_bars", "learning_curve", "relation_bars", "residuals"]
 
-_INK = "#010203"  # becomes currentColor
-_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")  # of Okabe and Ito
 _METRICS = {  # by leading metric: the title, the axis, and where it begins
     "mrr": ("MRR, filtered, against all entities", "MRR (1 is best)", 0.0),
     "auc": ("AUC of the paper's protocol", "AUC (½ is chance, 1 is best)", 0.5),
-}
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "consmrf",
-    "text.parse_math": False,
-    "font.family": ["sans-serif"],
-    "font.size": 10.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlelocation": "left",
-    "legend.frameon": False,
-    "legend.labelcolor": _INK,
-    "text.color": _INK,
-    "axes.labelcolor": _INK,
-    "axes.edgecolor": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
 }
 
 
@@ -54,33 +26,33 @@ def learning_curve(rounds: Sequence[Round], best_round: int) -> str:
     """Draw training loss and, where there was one, the validation score by round."""
     x = [r.round for r in rounds]
     score = [(r.round, r.validation) for r in rounds if r.validation is not None]
-    with _style():
-        figure, (axis, *others) = _axes(1 + bool(score))
-        axis.plot(x, [r.loss for r in rounds], color=_COLORS[0], marker=_marker(x, "o"))
+    with style():
+        figure, (axis, *others) = axes(1 + bool(score))
+        axis.plot(x, [r.loss for r in rounds], color=COLORS[0], marker=_marker(x, "o"))
         axis.set(title="Training loss", xlabel="round", ylabel="mean loss")
         _stages(axis, rounds)
         for other in others:
-            other.plot(*zip(*score, strict=True), color=_COLORS[1], marker=_marker(x, "s"))
+            other.plot(*zip(*score, strict=True), color=COLORS[1], marker=_marker(x, "s"))
             other.set(title="Score on the validation triples", xlabel="round", ylabel="validation score")
             _stages(other, rounds)
             if best_round:
-                other.axvline(best_round, color=_INK, linestyle=":", label=f"kept: round {best_round}")
+                other.axvline(best_round, color=INK, linestyle=":", label=f"kept: round {best_round}")
                 other.legend()
         ends = f"from {rounds[0].loss:.3f} to {rounds[-1].loss:.3f} in {len(rounds)} rounds"
-        return _svg(figure, "learning", f"The training loss goes {ends}")
+        return svg(figure, "learning", f"The training loss goes {ends}")
 
 
 def residuals(rounds: Sequence[Round]) -> str:
     """Draw the primal and the dual residual by round, on a logarithmic scale."""
     waves = rounds[-1].stage != "rounds"
     moved = "√Σ‖steps‖² of what the stage trains" if waves else "dual ρ√R ‖Z − Z before‖"
-    with _style():
-        figure, (axis,) = _axes(1)
+    with style():
+        figure, (axis,) = axes(1)
         x = [r.round for r in rounds]
         _stages(axis, rounds)
         for values, name, color, mark in (
-            ([r.primal_residual for r in rounds], "primal √Σ‖A_r − Z‖²", _COLORS[0], "o"),
-            ([r.dual_residual for r in rounds], moved, _COLORS[1], "s"),
+            ([r.primal_residual for r in rounds], "primal √Σ‖A_r − Z‖²", COLORS[0], "o"),
+            ([r.dual_residual for r in rounds], moved, COLORS[1], "s"),
         ):
             axis.plot(x, values, color=color, marker=_marker(x, mark), label=name)
         if any(r.primal_residual > 0 or r.dual_residual > 0 for r in rounds):
@@ -91,7 +63,7 @@ def residuals(rounds: Sequence[Round]) -> str:
         last = rounds[-1]
         second = "moved" if waves else "dual"
         words = f"In the end: primal residual {last.primal_residual:.3g}, {second} {last.dual_residual:.3g}"
-        return _svg(figure, "residuals", words)
+        return svg(figure, "residuals", words)
 
 
 def relation_bars(methods: Mapping[str, Figures], labels: Sequence[str], name: str) -> str:
@@ -104,23 +76,25 @@ def relation_bars(methods: Mapping[str, Figures], labels: Sequence[str], name: s
     title, axis_title, least = _METRICS[metric]
     height = 0.8 / len(methods)
     said = []
-    with _style():
-        figure, (axis,) = _axes(1, height=1.2 + 0.25 * len(labels) * len(methods))
+    with style():
+        figure, (axis,) = axes(1, height=1.2 + 0.25 * len(labels) * len(methods))
         for i, (method, tree) in enumerate(methods.items()):
             at = [y + (i - (len(methods) - 1) / 2) * height for y in range(len(labels))]
             values = [tree["relations"][label][side][metric] or 0.0 for label in labels]
-            axis.barh(at, values, height * 0.9, color=_COLORS[i % len(_COLORS)], label=method)
-            said += [f"{_short(label)}, {method}: {x:.3f}" for label, x in zip(labels, values, strict=True)]
+            axis.barh(at, values, height * 0.9, color=COLORS[i % len(COLORS)], label=method)
+            said += [
+                f"{shortened(label)}, {method}: {x:.3f}" for label, x in zip(labels, values, strict=True)
+            ]
             for y, label in zip(at, labels, strict=True):
                 span = tree.get("relation_intervals", {}).get(label, {}).get(side, {}).get(metric)
                 if span is not None:
-                    axis.plot(span, [y, y], color=_INK, linewidth=1, marker="|", markersize=4)
-        axis.set_yticks(range(len(labels)), [_short(label) for label in labels])
+                    axis.plot(span, [y, y], color=INK, linewidth=1, marker="|", markersize=4)
+        axis.set_yticks(range(len(labels)), [shortened(label) for label in labels])
         axis.invert_yaxis()
         axis.set(title=f"{title}, by relation", xlabel=axis_title)
         axis.set_xlim(left=least)
         axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
-        return _svg(figure, name, f"{title}. {'; '.join(said)}")
+        return svg(figure, name, f"{title}. {'; '.join(said)}")
 
 
 def departure_bars(departures: Mapping[str, Mapping[str, float]], name: str, most: int = 12) -> str:
@@ -132,72 +106,29 @@ def departure_bars(departures: Mapping[str, Mapping[str, float]], name: str, mos
     kinds = list(next(iter(departures.values())))
     height = 0.8 / len(kinds)
     said = []
-    with _style():
-        figure, (axis,) = _axes(1, height=1.2 + 0.25 * len(shown) * len(kinds))
+    with style():
+        figure, (axis,) = axes(1, height=1.2 + 0.25 * len(shown) * len(kinds))
         for i, kind in enumerate(kinds):
             at = [y + (i - (len(kinds) - 1) / 2) * height for y in range(len(shown))]
             values = [departures[label][kind] for label in shown]
-            axis.barh(at, values, height * 0.9, color=_COLORS[i % len(_COLORS)], label=f"ranking {kind}")
-            said += [f"{_short(label)}, {kind}: {x:.3f}" for label, x in zip(shown, values, strict=True)]
-        axis.set_yticks(range(len(shown)), [_short(label) for label in shown])
+            axis.barh(at, values, height * 0.9, color=COLORS[i % len(COLORS)], label=f"ranking {kind}")
+            said += [f"{shortened(label)}, {kind}: {x:.3f}" for label, x in zip(shown, values, strict=True)]
+        axis.set_yticks(range(len(shown)), [shortened(label) for label in shown])
         axis.invert_yaxis()
         axis.set(title="How target-specific each relation is", xlabel="‖Δ_r‖ / ‖Z‖ on the entities of r")
         axis.set_xlim(left=0)
         axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
-        return _svg(figure, name, f"Departure from the consensus. {'; '.join(said)}")
+        return svg(figure, name, f"Departure from the consensus. {'; '.join(said)}")
 
 
 def _stages(axis: Axes, rounds: Sequence[Round]) -> None:
     """Draw a line where one stage of a fit ends and the next begins, named after the latter."""
     for before, after in pairwise(rounds):
         if before.stage != after.stage:
-            axis.axvline(after.round - 0.5, color=_INK, linewidth=0.8, alpha=0.5)
+            axis.axvline(after.round - 0.5, color=INK, linewidth=0.8, alpha=0.5)
             place = (after.round - 0.5, 0.03)
             axis.annotate(f" {after.stage}", place, xycoords=("data", "axes fraction"), va="bottom")
 
 
-@contextmanager
-def _style() -> Iterator[None]:
-    """Set our style, and nothing of the user's own, which would show in the bytes."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(), warnings.catch_warnings():
-        # the reader's fonts draw the text, so it is no matter what matplotlib's own font lacks
-        warnings.filterwarnings("ignore", "Glyph", UserWarning)
-        mpl.rcdefaults()
-        mpl.rcParams.update(_STYLE)
-        yield
-
-
-def _axes(columns: int, height: float = 2.9) -> tuple[Figure, list[Axes]]:
-    """Hand on a figure of its own, not one of pyplot's, which would live on for ever."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8.4, height), layout="constrained")
-    figure.patch.set_alpha(0)
-    axes = [figure.add_subplot(1, columns, i + 1) for i in range(columns)]
-    for axis in axes:
-        axis.patch.set_alpha(0)
-        axis.margins(x=0.02)
-    return figure, axes
-
-
-def _svg(figure: Figure, name: str, words: str) -> str:
-    """Hand on the figure as an <svg> that says in words what it shows, with ids that are the page's own."""
-    file = io.StringIO()
-    figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    text = file.getvalue().replace(_INK, "currentColor").replace("xlink:href", "href")
-    text = re.sub(r'(\bid="|"#|url\(#)', rf"\g<1>{name}-", text)
-    box = re.search(r'viewBox="[^"]*"', text)
-    body = text[text.index("<defs>") :]  # without the prologue and the metadata, which name web addresses
-    label = html.escape(printable(words))
-    return f'<svg {box[0] if box else ""} role="img" aria-label="{label}">\n{body}'
-
-
 def _marker(x: Sequence[int], shape: str) -> str | None:
     return shape if len(x) <= 40 else None
-
-
-def _short(label: str, most: int = 32) -> str:
-    label = printable(label)
-    return label if len(label) <= most else label[: most - 1] + "…"

@@ -1,0 +1,183 @@
+"""Which cells a study consists of, as far as the finished ones let it be known.
+
+First the search on the hold-out, then the finals with the settings chosen, then what is timed, alone on the
+machine. A pure function of the study and of what its cells have found: asked again after each cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+from consmrf.study.cells import Cell, Found
+from consmrf.study.datasets import Source
+from consmrf.study.spec import Data, Extras, Growth, Method, Settings, Study
+
+__all__ = ["Planned", "Planner", "growth_data"]
+
+Lookup = Callable[[Cell], Found | None]  # the file of a cell: "found" or "error"; None while it has none
+KINDS = ("final", "rho", "stop", "curve", "cores", "growth")
+FIXED, PER_RELATION = "fixed |D|", "fixed |D_r|"
+# Timings that shall last all their epochs are not cut short by validation.
+_ENDLESS = 10**9
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A cell, and what the study wants it for."""
+
+    kind: str  # search, or one of KINDS
+    dataset: str
+    method: str
+    cell: Cell
+    fold: int = 0
+    seed: int = 0
+    x: Any = None  # what is varied: epochs, threads, ρ, or (way, relations)
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Makes the cells of one study; `sources` hands on how a fold of a dataset is made."""
+
+    study: Study
+    sources: Callable[[Data, int], Source]
+
+    def plan(self, held: Lookup) -> list[Planned]:
+        """Hand on the cells that are known, each once, in the order in which they are to be run."""
+        found = [*self.searches(), *self.finals(held), *self.extras(held)]
+        return list({p.cell.key: p for p in reversed(found)}.values())[::-1]
+
+    def awaited(self, held: Lookup) -> int:
+        """Hand on how many cells are still to come whose settings wait for a search."""
+        return sum(
+            len(self.study.seeds)
+            for data, method in self.study.pairs()
+            for fold in range(data.folds)
+            if self.chosen(data, method, fold, held) is None and not self._settled(data, method, fold, held)
+        )
+
+    def searches(self) -> Iterator[Planned]:
+        """Hand on the cells that settings are chosen by."""
+        for data, method in self.study.pairs():
+            for fold in range(data.folds if self.study.search_folds == "each" else 1):
+                yield from self._searched(data, method, fold)
+
+    def _searched(self, data: Data, method: Method, fold: int) -> list[Planned]:
+        """Hand on one cell per point of the grid; none where there is nothing to choose."""
+        points = method.points(data)
+        if len(points) < 2:
+            return []
+        seed = self.study.seeds[0]
+        return [
+            Planned(
+                "search", data.name, method.name, self._cell(data, method, fold, point, "valid", seed), fold
+            )
+            for point in points
+        ]
+
+    def chosen(self, data: Data, method: Method, fold: int, held: Lookup) -> Settings | None:
+        """Hand on the settings with the best AUC on the hold-out, the first of equals.
+
+        None while a cell is missing, and where all failed.
+        """
+        points = method.points(data)
+        if len(points) < 2:
+            return points[0]
+        searched = self._searched(data, method, fold if self.study.search_folds == "each" else 0)
+        files = [held(p.cell) for p in searched]
+        if any(file is None for file in files):
+            return None
+        scores = [-1.0 if file is None or "found" not in file else auc(file["found"]) for file in files]
+        best = max(range(len(points)), key=lambda i: (scores[i], -i))
+        return points[best] if scores[best] >= 0 else None
+
+    def _settled(self, data: Data, method: Method, fold: int, held: Lookup) -> bool:
+        """Say whether all that was to be searched has been, in vain or not."""
+        searched = self._searched(data, method, fold if self.study.search_folds == "each" else 0)
+        return all(held(p.cell) is not None for p in searched)
+
+    def finals(self, held: Lookup) -> Iterator[Planned]:
+        """Hand on the cells of the comparison."""
+        for data, method in self.study.pairs():
+            for fold in range(data.folds):
+                settings = self.chosen(data, method, fold, held)
+                if settings is None:
+                    continue
+                for seed in self.study.seeds:
+                    cell = self._cell(data, method, fold, settings, "test", seed)
+                    yield Planned("final", data.name, method.name, cell, fold, seed)
+
+    def extras(self, held: Lookup) -> Iterator[Planned]:
+        """Hand on the cells beside the comparison, on the first fold with its chosen settings."""
+        study = self.study
+        if study.rho:
+            yield from self._beside("rho", study.rho, held, lambda rho: {"rho": rho})
+        if study.timing:
+            yield from self._beside("stop", study.timing, held, lambda _: {})
+        if study.curves:
+            yield from self._beside("curve", study.curves, held, lambda epochs: {"max_epochs": epochs})
+        if study.cores:
+            whole = {"patience": _ENDLESS, "tol": 0.0}
+            yield from self._beside("cores", study.cores, held, lambda threads: {"threads": threads, **whole})
+        if study.growth:
+            yield from self._growing(study.growth)
+
+    def _beside(
+        self, kind: str, extras: Extras, held: Lookup, varied: Callable[[Any], Settings]
+    ) -> Iterator[Planned]:
+        judged = "test" if kind in ("rho", "curve") else "none"
+        for x, (data, method) in product(extras.values or (None,), list(self.study.pairs())):
+            if data.name not in extras.datasets or method.name not in extras.methods:
+                continue
+            settings = self.chosen(data, method, 0, held)
+            if settings is not None:
+                own = {**settings, **extras.settings, **varied(x)}
+                seed, timed = self.study.seeds[0], kind != "rho"
+                cell = self._cell(data, method, 0, own, judged, seed, timed=timed)
+                yield Planned(kind, data.name, method.name, cell, x=x)
+
+    def _growing(self, growth: Growth) -> Iterator[Planned]:
+        for way in (FIXED, PER_RELATION):
+            for relations in growth.relations:
+                data = growth_data(growth, way, relations)
+                for name in growth.methods:
+                    method = self.study.methods[name]
+                    settings = {**method.points(data)[0], **growth.settings}
+                    seed = self.study.seeds[0]
+                    cell = self._cell(data, method, 0, settings, "none", seed, timed=True, validated=False)
+                    yield Planned("growth", data.name, name, cell, x=(way, relations))
+
+    def _cell(
+        self, data: Data, method: Method, fold: int, settings: Settings, judged: str, seed: int, *,
+        timed: bool = False, validated: bool = True,
+    ) -> Cell:  # fmt: skip
+        limit = self.study.budget.fit_seconds
+        own = {} if limit is None or method.name == "popularity" else {"max_seconds": limit}
+        return Cell(
+            source=self.sources(data, fold),
+            method=method.name,
+            settings={"threads": 1, **own, **settings, "seed": seed},
+            judged=judged,
+            evaluation={**_options(self.study), "full": self.study.full and judged == "test" and not timed},
+            validated=validated,
+            timed=timed,
+        )
+
+
+def growth_data(growth: Growth, way: str, relations: int) -> Data:
+    """Hand on the dataset of one size: a planted graph in which all relations share their groups."""
+    triples = growth.triples if way == FIXED else growth.per_relation * relations
+    sizes = {"entities": growth.entities, "relations": relations, "triples": triples, "groups": 10}
+    return Data(f"{way}, R = {relations}", graph="shared-structure", arguments=sizes)
+
+
+def auc(found: Mapping[str, Any]) -> float:
+    """Hand on the AUC of a judged cell."""
+    return float(found["evaluation"]["objects"]["auc"])
+
+
+def _options(study: Study) -> dict[str, Any]:
+    values = asdict(study.options)
+    return {name: values[name] for name in ("candidates", "seed", "bootstrap", "confidence")}
