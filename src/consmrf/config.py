@@ -11,9 +11,9 @@ from consmrf.errors import SettingError
 
 __all__ = ["PRESETS", "Config"]
 
-METHODS = ("consensus", "shared", "independent", "popularity")
-SOLVERS = ("wave", "paper")
-SCORERS = ("identity", "diagonal", "complex", "full")
+METHODS = ("consensus", "shared", "independent", "dmf", "catsmf", "rescal", "popularity")
+SOLVERS = ("wave", "paper", "als")
+SCORERS = ("identity", "diagonal", "complex", "full", "sme_linear", "sme_bilinear")
 LOSSES = ("softmax", "bpr", "logistic", "squared")
 REGULARISERS = ("n3", "l2")
 SAMPLINGS = ("uniform", "degree", "range")
@@ -48,7 +48,22 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "patience": 5,
         "reciprocal": False,
     },
+    "als": {
+        "scorer": "full",
+        "loss": "squared",
+        "learning_rate": 0.1,
+        "regulariser": "l2",
+        "reg": 1.0,
+        "rho": 0.0,
+        "negatives": 1,
+        "max_epochs": 50,
+        "tol": 1e-6,
+        "patience": 3,
+        "reciprocal": False,
+    },
 }
+# Methods that have a solver of their own, whatever is asked for.
+_SOLVER_OF = {"independent": "paper", "dmf": "paper", "catsmf": "paper", "rescal": "als"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,14 +73,18 @@ class Config:
     A setting that is not given has the default of its solver; `wave / paper` in the comments.
     """
 
-    method: str = "consensus"  # consensus (ConsMRF), or a baseline: shared (CD), independent, popularity
-    solver: str = "wave"  # wave: ours; paper: Algorithms 1 and 2 as printed
+    # consensus (ConsMRF), or a baseline: shared (CD), independent, dmf, catsmf, rescal, popularity
+    method: str = "consensus"
+    solver: str = "wave"  # wave: ours; paper: Algorithms 1 and 2 as printed; als: RESCAL's least squares
     scorer: str = _DEFAULT  # the form of W_r: identity (CMF), diagonal (CD/PARAFAC), complex, full (RESCAL)
     loss: str = _DEFAULT  # L_r: softmax, bpr, logistic or squared / bpr
     dim: int = 50  # k
     learning_rate: float = _DEFAULT  # η, the step of AdaGrad: 0.1 / 0.5
     regulariser: str = _DEFAULT  # Ω: n3 or l2 / l2
     reg: float = _DEFAULT  # λ: 0.1 / 0.005
+    # dmf, catsmf: α_{t,r}, how much a fact of an auxiliary relation r counts where t is the target; a number
+    # for all, {target: {auxiliary: α}}, or rows of numbers in the order of the relations' labels
+    alpha: float | Mapping[str, Mapping[str, float]] | tuple[tuple[float, ...], ...] = 0.25
     rho: float = _DEFAULT  # ρ: 1 in all for an entity of a relation / 0.0005 in every step
     negatives: int = _DEFAULT  # objects that a fact is ranked against in a step: 256 / 1
     sampling: str = "uniform"  # where they are drawn from: uniform, degree, or the relation's own range
@@ -85,8 +104,9 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.solver in SOLVERS:
-            # relations that share nothing are trained by the paper's local algorithm
-            solver = "paper" if self.method == "independent" else self.solver
+            solver = _SOLVER_OF.get(self.method, self.solver)
+            if solver == "wave" and str(self.scorer).startswith("sme"):
+                solver = "paper"
             object.__setattr__(self, "solver", solver)
             for name, default in _DEFAULTS[solver].items():
                 if getattr(self, name) is None:
@@ -116,15 +136,23 @@ class Config:
                     f"targets = {self.targets!r}: must be labels of relations, or None for all"
                 )
             object.__setattr__(self, "targets", tuple(targets))
-        if self.solver == "paper" and self.method != "popularity":
-            if self.method == "shared":
-                raise SettingError("method = 'shared': one A for all relations is trained by solver = 'wave'")
-            for name, only in _PAPER_ONLY.items():
-                if getattr(self, name) != only:
-                    raise SettingError(
-                        f"{name} = {getattr(self, name)!r}: solver = 'paper' knows {only!r} only; "
-                        "use solver = 'wave'"
-                    )
+        object.__setattr__(self, "alpha", _checked_alpha(self.alpha))
+        if self.method != "popularity":
+            self._check_method()
+
+    def _check_method(self) -> None:
+        """Ask for what the method, by its solver, is written for."""
+        if (self.solver == "als") != (self.method == "rescal"):
+            raise SettingError("solver = 'als': the least squares of method = 'rescal' only")
+        if self.scorer.startswith("sme") and self.method != "shared":
+            raise SettingError(f"scorer = {self.scorer!r}: its matrices belong to method = 'shared'")
+        if self.method == "rescal" and not self.reg:
+            raise SettingError("reg = 0: method = 'rescal' needs a reg above 0 for its least squares")
+        whose = f"solver = {self.solver!r}" if self.method == "consensus" else f"method = {self.method!r}"
+        for name, only in _ONLY.get((self.method, self.solver), {}).items():
+            if getattr(self, name) != only:
+                other = "; use solver = 'wave'" if self.method in ("consensus", "shared") else ""
+                raise SettingError(f"{name} = {getattr(self, name)!r}: {whose} knows {only!r} only{other}")
 
     @property
     def shares(self) -> bool:
@@ -138,8 +166,8 @@ class Config:
 
     @property
     def max_rounds(self) -> int:
-        """The most rounds: the wave solver's are epochs, Algorithm 1's are `inner_epochs` of them."""
-        return self.max_epochs if self.solver == "wave" else -(-self.max_epochs // self.inner_epochs)
+        """The most rounds: the paper's solver has `inner_epochs` epochs in each, the others have one."""
+        return -(-self.max_epochs // self.inner_epochs) if self.solver == "paper" else self.max_epochs
 
     def to_dict(self) -> dict[str, Any]:
         """Hand on the settings as plain values, for a manifest or a report."""
@@ -164,14 +192,16 @@ _CHOICES = {
     "sampling": SAMPLINGS,
     "precision": PRECISIONS,
 }
-# What Algorithms 1 and 2 are written for.
-_PAPER_ONLY = {
-    "loss": "bpr",
-    "regulariser": "l2",
-    "negatives": 1,
-    "sampling": "uniform",
-    "reciprocal": False,
-    "targets": None,
+# What a method is written for: one that learns sample by sample, and what else Algorithms 1 and 2 ask for.
+_SAMPLED = {"regulariser": "l2", "sampling": "uniform", "reciprocal": False}
+_ALGORITHMS = {"loss": "bpr", "negatives": 1, **_SAMPLED, "targets": None}
+_ONLY: dict[tuple[str, str], dict[str, Any]] = {
+    ("consensus", "paper"): _ALGORITHMS,
+    ("independent", "paper"): _ALGORITHMS,
+    ("shared", "paper"): {**_SAMPLED, "targets": None},
+    ("dmf", "paper"): _SAMPLED,
+    ("catsmf", "paper"): _SAMPLED,
+    ("rescal", "als"): {"scorer": "full", "loss": "squared", **_SAMPLED, "targets": None},
 }
 _WHOLE = (
     ("dim", 1, 4096),
@@ -204,6 +234,28 @@ def _check_real(name: str, value: object, least: float, strict: bool) -> None:
         raise SettingError(
             f"{name} = {value!r}: must be a finite number {'above' if strict else 'of at least'} {least:g}"
         )
+
+
+def _checked_alpha(alpha: Any) -> Any:
+    """Hand on α as a number, as {target: {auxiliary: number}}, or as rows of numbers; none is negative."""
+    if isinstance(alpha, Mapping):
+        plain: Any = {t: dict(row) if isinstance(row, Mapping) else row for t, row in alpha.items()}
+        if not all(isinstance(row, dict) for row in plain.values()):
+            raise SettingError("alpha: a mapping must give {auxiliary relation: number} for each target")
+        numbers = [x for row in plain.values() for x in row.values()]
+    elif isinstance(alpha, int | float):
+        plain, numbers = alpha, [alpha]
+    else:
+        try:
+            plain = tuple(tuple(float(x) for x in row) for row in alpha)
+        except (TypeError, ValueError):
+            raise SettingError(
+                f"alpha = {alpha!r}: must be a number, a mapping of mappings, or rows of numbers"
+            ) from None
+        numbers = [x for row in plain for x in row]
+    for x in numbers:
+        _check_real("alpha", x, 0.0, False)
+    return plain
 
 
 # Named starting points: `paper` is the paper's algorithm in the middle of the paper's grids, `quick` shows in

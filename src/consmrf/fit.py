@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 from consmrf.baselines.counted import Counted
 from consmrf.baselines.independent import no_change
+from consmrf.baselines.memory import estimate_baseline
+from consmrf.baselines.methods import begin
 from consmrf.baselines.popularity import popularity
+from consmrf.baselines.rounds import record
 from consmrf.config import Config
 from consmrf.consensus.facts import Layout, lay_out
 from consmrf.consensus.local import local_problems
@@ -25,8 +28,9 @@ from consmrf.consensus.state import Views, initial_state
 from consmrf.consensus.wave import WaveViews, initial_wave
 from consmrf.engine.threads import Threads
 from consmrf.engine.waves import Waves
+from consmrf.engine.workers import Workers
 from consmrf.errors import InputError
-from consmrf.evaluation.ranking import ValidationScore
+from consmrf.evaluation.ranking import ValidationScore, one_blas_thread
 from consmrf.evaluation.selection import choose
 from consmrf.graph.partition import partition
 from consmrf.graph.triples import Graph, check_graphs
@@ -66,6 +70,8 @@ def fit(
         begun = time.perf_counter()
         model = popularity(graph, config)
         return Result(model, Info(Status.DIRECT, seconds={"total": time.perf_counter() - begun}))
+    if _by_rounds(config):
+        return _baseline(graph, valid, config, on_round)
     if config.solver == "paper":
         return _rounds(graph, valid, config, on_round)
     return _waves(graph, valid, config, on_round)
@@ -74,6 +80,11 @@ def fit(
 def estimate_memory(graph: Graph, config: Config = _DEFAULTS, *, validated: bool = False) -> MemoryEstimate:
     """Hand on what `fit` is expected to need at its peak; `validated` says whether it is given `valid`."""
     partitions, n_entities = partition(graph), len(graph.vocabulary.entities)
+    if _by_rounds(config):
+        labels, targets = graph.vocabulary.relations, _targets(graph, config)
+        return estimate_baseline(
+            *(partitions, n_entities, config), labels=labels, targets=targets, validated=validated
+        )
     if config.solver == "wave" and config.method != "popularity":
         targets = _targets(graph, config)
         return estimate_waves(partitions, n_entities, config, targets=targets, validated=validated)
@@ -108,6 +119,35 @@ def _rounds(
     seconds = {"setup": setup, **solution.info.seconds, "total": time.perf_counter() - begun}
     info = replace(solution.info, skipped_triples=skipped, seconds=seconds)
     return Result(_model(graph, factors(solution.views, config), config, info), info)
+
+
+def _by_rounds(config: Config) -> bool:
+    """Say whether the method is a baseline with loops of its own, on the facts of all relations."""
+    return config.solver != "wave" and config.method in ("shared", "dmf", "catsmf", "rescal")
+
+
+def _baseline(
+    graph: Graph, valid: Graph | None, config: Config, on_round: Callable[[Round], None] | None
+) -> Result:
+    """A baseline that is trained in rounds; what the method's own fit does around them, it does too."""
+    begun = time.perf_counter()
+    entities, relations = graph.vocabulary.entities, graph.vocabulary.relations
+    targets = _targets(graph, config)
+    baseline = begin(partition(graph), len(entities), config, labels=relations, targets=targets)
+    _check_learnable(graph, baseline.facts)
+    score = _validation(graph, valid, config, targets)
+    with Workers(config.threads, len(relations)) as crew, one_blas_thread():
+        found = solve(
+            *(baseline, lambda state, epoch: state.sweep(epoch, crew), config),
+            step=record,
+            stage=Stage(config.method, config.max_rounds),
+            validate=None if score is None else (lambda views: score(baseline.factors(views))),
+            on_round=on_round,
+        )
+    info = replace(
+        found.info, skipped_triples=baseline.skipped, seconds={"total": time.perf_counter() - begun}
+    )
+    return Result(_model(graph, baseline.factors(found.views), config, info), info)
 
 
 def _waves(

@@ -39,18 +39,26 @@ class Settings:
     """What may be set of a Config; None leaves the preset's value."""
 
     method: Annotated[
-        str | None, described("consensus (ConsMRF), or a baseline: shared (CD), independent, popularity")
+        str | None,
+        described(
+            "consensus (ConsMRF), or a baseline: shared (CD), independent, dmf, catsmf, rescal, popularity"
+        ),
     ] = None
     solver: Annotated[
-        str | None, described("wave: ours, the default; paper: Algorithms 1 and 2 as printed")
+        str | None, described("wave: ours, the default; paper: Algorithms 1 and 2 as printed (shared: SGD)")
     ] = None
-    scorer: Annotated[str | None, described("form of W_r: identity, diagonal, complex, full")] = None
+    scorer: Annotated[
+        str | None, described("form of W_r: identity, diagonal, complex, full; sme_linear, sme_bilinear")
+    ] = None
     loss: Annotated[str | None, described("what is minimised: softmax, bpr, logistic, squared")] = None
     dim: Annotated[int | None, whole("features per entity, k")] = None
     max_epochs: Annotated[int | None, whole("the most passes over the data")] = None
     learning_rate: Annotated[float | None, described("η, the step of AdaGrad")] = None
     regulariser: Annotated[str | None, described("Ω: n3 or l2")] = None
     reg: Annotated[float | None, described("λ, its strength; too large, and the factors vanish")] = None
+    alpha: Annotated[
+        float | None, described("dmf, catsmf: how much the other relations count for a target, α")
+    ] = None
     rho: Annotated[float | None, described("ρ, pull of a relation's own features to the consensus")] = None
     negatives: Annotated[int | None, whole("objects that a fact is ranked against in a step")] = None
     sampling: Annotated[
