@@ -33,7 +33,7 @@ _STAGES: tuple[str, ...] = (
     "demo/social.py",
     "study/datasets.py",
 )
-_STAGES += ("study/measure.py", "study/planted.py", "config.py", "fit.py", "model.py", "predictors.py")
+_STAGES += ("study/graphs.py", "study/measure.py", "config.py", "fit.py", "model.py", "predictors.py")
 
 Found = dict[str, Any]
 
@@ -49,6 +49,7 @@ class Cell:
     evaluation: Mapping[str, Any]  # of an EvaluationOptions; "full" says whether to rank against all, too
     validated: bool = True  # whether the fit is given validation triples
     timed: bool = False  # alone on the machine, its kernels compiled before
+    sampled: int | None = None  # of a method that trains each target by itself: train so many, and scale
 
     @cached_property
     def key(self) -> str:
@@ -75,6 +76,7 @@ class Cell:
             "evaluation": dict(self.evaluation) if self.judged != "none" else None,
             "validated": self.validated,
             "timed": self.timed,
+            "sampled": self.sampled,
             "source": source_digest(),
         }
 

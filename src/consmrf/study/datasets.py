@@ -14,7 +14,7 @@ from consmrf.errors import InputError
 from consmrf.graph.split import Split, folds, split
 from consmrf.graph.triples import Graph, read_triples
 from consmrf.graph.vocabulary import Vocabulary
-from consmrf.study.planted import GRAPHS, Parts
+from consmrf.study.graphs import GRAPHS, Parts
 from consmrf.study.spec import PARTS, Data, Study
 
 __all__ = ["Source", "load", "source_of"]

@@ -80,13 +80,19 @@ class Timed:
 
     @property
     def seconds(self) -> float:
-        """The seconds of training, validation left out."""
-        return float(self.found["seconds"]["training"])
+        """The seconds of training, validation left out; of all targets, where some were timed."""
+        return float(self.found["seconds"]["training"]) * self.scale
 
     @property
     def epoch(self) -> float | None:
-        """The seconds of one epoch."""
-        return self.found["seconds"]["epoch"]  # type: ignore[no-any-return]
+        """The seconds of one epoch; None where nothing is iterated."""
+        epoch = self.found["seconds"]["epoch"]
+        return None if epoch is None else float(epoch) * self.scale
+
+    @property
+    def scale(self) -> float:
+        """How many times more targets there are than were timed."""
+        return float(self.found["scale"])
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from consmrf.model import Model
 from consmrf.report.files import departures
 from consmrf.study.clock import Clock, machine, peak_bytes
 from consmrf.study.datasets import Source, load
-from consmrf.study.planted import Parts, planted_graph
+from consmrf.study.graphs import Parts, grouped_graph
 
-__all__ = ["SCORES_MIB", "measure"]
+__all__ = ["SCORES_MIB", "measure", "sampled_targets"]
 
 SCORES_MIB = 128  # for scores at a time; no figure depends on it
 
@@ -36,12 +37,18 @@ def measure(job: Mapping[str, Any]) -> Found:
     config = Config.from_dict({**asked["settings"], "threads": job["threads"]})
     if asked["timed"]:
         _compile(config)
+    scale = 1.0
+    if asked["sampled"]:
+        targets = sampled_targets(parts.train, asked["sampled"])
+        config = replace(config, targets=targets)
+        scale = len(parts.train.vocabulary.relations) / len(targets)
     clock = Clock()
     result = fit(parts.train, valid=parts.valid if asked["validated"] else None, config=config)
     found = {
         **_told(result.info, config),
         **_weight(result.model),
         "sizes": _sizes(parts),
+        "scale": scale,
         "departures": departures(result.model),
         "others": clock.others(),
     }
@@ -50,12 +57,21 @@ def measure(job: Mapping[str, Any]) -> Found:
     return {**found, "peak_bytes": peak_bytes(), "machine": machine()}
 
 
+def sampled_targets(graph: Graph, count: int) -> tuple[str, ...]:
+    """Hand on up to `count` relations, spread evenly over their order by size."""
+    sizes = np.bincount(graph.triples[:, 1], minlength=len(graph.vocabulary.relations))
+    order = np.argsort(-sizes, kind="stable")
+    count = min(count, len(order))
+    places = (np.arange(count) + 0.5) * len(order) / count
+    return tuple(graph.vocabulary.relations[r] for r in order[places.astype(np.intp)].tolist())
+
+
 def _compile(config: Config) -> None:
     """Fit something small, so that the seconds to come hold no compilation."""
     values = {**config.to_dict(), "targets": None, "max_seconds": None, "max_epochs": 2 * config.inner_epochs}
     # more entities than a fact is ranked against, or the kernels would be others
     entities = 2 * config.negatives + 200
-    warm = planted_graph(0, entities=entities, relations=3, triples=1000, groups=4)
+    warm = grouped_graph(0, entities=entities, relations=3, triples=1000, groups=4)
     fit(warm, valid=warm, config=Config.from_dict(values))
 
 

@@ -7,7 +7,7 @@ machine. A pure function of the study and of what its cells have found: asked ag
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -18,8 +18,9 @@ from consmrf.study.spec import Data, Extras, Growth, Method, Settings, Study
 __all__ = ["Planned", "Planner", "growth_data"]
 
 Lookup = Callable[[Cell], Found | None]  # the file of a cell: "found" or "error"; None while it has none
-KINDS = ("final", "rho", "stop", "curve", "cores", "growth")
 FIXED, PER_RELATION = "fixed |D|", "fixed |D_r|"
+# The method whose targets share nothing, so that the seconds of some tell those of all.
+_BY_TARGET = "dmf"
 # Timings that shall last all their epochs are not cut short by validation.
 _ENDLESS = 10**9
 
@@ -28,7 +29,7 @@ _ENDLESS = 10**9
 class Planned:
     """A cell, and what the study wants it for."""
 
-    kind: str  # search, or one of KINDS
+    kind: str  # search, final, rho, stop, curve, cores, growth
     dataset: str
     method: str
     cell: Cell
@@ -128,15 +129,17 @@ class Planner:
         self, kind: str, extras: Extras, held: Lookup, varied: Callable[[Any], Settings]
     ) -> Iterator[Planned]:
         judged = "test" if kind in ("rho", "curve") else "none"
-        for x, (data, method) in product(extras.values or (None,), list(self.study.pairs())):
-            if data.name not in extras.datasets or method.name not in extras.methods:
-                continue
-            settings = self.chosen(data, method, 0, held)
+        for x, dataset, name in product(extras.values or (None,), extras.datasets, extras.methods):
+            data, method = self.study.datasets[dataset], self.study.methods[name]
+            # a method that is not compared on a dataset may be timed there, with the first of its settings
+            compared = dataset in method.datasets
+            settings = self.chosen(data, method, 0, held) if compared else method.points(data)[0]
             if settings is not None:
                 own = {**settings, **extras.settings, **varied(x)}
-                seed, timed = self.study.seeds[0], kind != "rho"
-                cell = self._cell(data, method, 0, own, judged, seed, timed=timed)
-                yield Planned(kind, data.name, method.name, cell, x=x)
+                cell = self._cell(data, method, 0, own, judged, self.study.seeds[0], timed=kind != "rho")
+                if extras.targets and own.get("method") == _BY_TARGET and judged == "none":
+                    cell = replace(cell, sampled=extras.targets)
+                yield Planned(kind, dataset, name, cell, x=x)
 
     def _growing(self, growth: Growth) -> Iterator[Planned]:
         for way in (FIXED, PER_RELATION):
@@ -170,7 +173,7 @@ def growth_data(growth: Growth, way: str, relations: int) -> Data:
     """Hand on the dataset of one size: a planted graph in which all relations share their groups."""
     triples = growth.triples if way == FIXED else growth.per_relation * relations
     sizes = {"entities": growth.entities, "relations": relations, "triples": triples, "groups": 10}
-    return Data(f"{way}, R = {relations}", graph="shared-structure", arguments=sizes)
+    return Data(f"{way}, R = {relations}", graph="grouped", arguments=sizes)
 
 
 def auc(found: Mapping[str, Any]) -> float:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,9 +20,9 @@ from consmrf.fit import estimate_memory
 from consmrf.report.progress import CellProgress
 from consmrf.study.cells import Cell, Store
 from consmrf.study.datasets import Source, load, source_of
-from consmrf.study.measure import SCORES_MIB
+from consmrf.study.graphs import Parts
+from consmrf.study.measure import SCORES_MIB, sampled_targets
 from consmrf.study.plan import Planned, Planner, auc
-from consmrf.study.planted import Parts
 from consmrf.study.schedule import Load, Room, startable, time_left
 from consmrf.study.spec import Data, Study
 
@@ -51,7 +51,7 @@ class Desk:
     def load_of(self, cell: Cell) -> Load:
         """Hand on what a cell needs; folds of a dataset need alike."""
         settings = {k: v for k, v in cell.settings.items() if k not in ("seed", "max_seconds")}
-        kind = json.dumps([cell.source.dataset, settings, cell.validated], sort_keys=True)
+        kind = json.dumps([cell.source.dataset, settings, cell.validated, cell.sampled], sort_keys=True)
         if kind not in self._bytes:
             self._bytes[kind] = self._estimate(cell)
         return Load(int(cell.settings["threads"]), self._bytes[kind], cell.timed)
@@ -63,6 +63,8 @@ class Desk:
         try:
             config = Config.from_dict(cell.settings)
             train = self._open[1].train
+            if cell.sampled:
+                config = replace(config, targets=sampled_targets(train, cell.sampled))
             expected = estimate_memory(train, config, validated=cell.validated).peak_bytes
         except ConsmrfError:
             return 0  # it will say so itself, in its own process

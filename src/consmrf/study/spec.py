@@ -13,7 +13,7 @@ from consmrf.config import Config
 from consmrf.errors import InputError, SettingError
 from consmrf.evaluation.options import EvaluationOptions
 from consmrf.study.entries import Entries, nearest, read_toml
-from consmrf.study.planted import GRAPHS
+from consmrf.study.graphs import GRAPHS
 
 __all__ = ["METHODS", "Budget", "Data", "Extras", "Growth", "Method", "Study", "read_study", "shipped"]
 
@@ -80,13 +80,15 @@ class Budget:
 class Extras:
     """Cells beside the comparison: for these datasets and methods, with these settings fixed.
 
-    `values` are what is varied: epochs of the learning curves, threads, ρ.
+    `values` are what is varied: epochs of the learning curves, threads, ρ. `targets`: of a method that trains
+    every target by itself, so many are timed, and the seconds multiplied.
     """
 
     datasets: tuple[str, ...]
     methods: tuple[str, ...]
     settings: Mapping[str, Any]
     values: tuple[Any, ...] = ()
+    targets: int | None = None
 
 
 @dataclass(frozen=True)
@@ -273,7 +275,9 @@ def _extras(
     for name, least in varied.items():
         values = table.reals(name) if least is None else table.wholes(name, least=least)
     settings = _settings(table, "set")
-    found = Extras(table.names("datasets", datasets), table.names("methods", methods), settings, values)
+    targets = table.whole("targets") if "targets" in table else None
+    names = table.names("datasets", datasets), table.names("methods", methods)
+    found = Extras(*names, settings, values, targets)
     table.close()
     return found
 

@@ -21,16 +21,21 @@ _BUSY = "Others kept up to {:.1f} cores busy meanwhile."
 
 @dataclass(frozen=True)
 class Runtime:
-    """The seconds to the stopping rule; `bound` says that the time limit ended the fit before it."""
+    """The seconds to the stopping rule.
+
+    `bound` says that the time limit ended the fit before it, `scaled` that some targets stand for all.
+    """
 
     seconds: float
     epochs: int
     epoch: float | None
     bound: bool
+    scaled: bool
 
-    def written(self) -> str:
-        """Hand on the seconds for a table, "> " before those that are a lower bound."""
-        return f"{'> ' if self.bound else ''}{figure(self.seconds)}"
+    @property
+    def sign(self) -> str:
+        """What stands before the seconds: "> " where they are a lower bound, "≈ " where they are scaled."""
+        return "> " if self.bound else "≈ " if self.scaled else ""
 
 
 def runtimes(findings: Findings) -> dict[str, dict[str, Runtime]]:
@@ -38,7 +43,7 @@ def runtimes(findings: Findings) -> dict[str, dict[str, Runtime]]:
     found: dict[str, dict[str, Runtime]] = {}
     for each in findings.timed.get("stop", ()):
         bound = each.found["status"] == "MAX_SECONDS"
-        told = Runtime(each.seconds, each.found["epochs"], each.epoch, bound)
+        told = Runtime(each.seconds, each.found["epochs"], each.epoch, bound, each.scale != 1)
         found.setdefault(each.dataset, {})[each.method] = told
     return found
 
@@ -72,7 +77,7 @@ def _runtime(findings: Findings) -> Iterator[Block]:
     head = ("seconds to the stopping rule", *methods, *(f"{a} / {b}" for a, b in pairs))
     rows, epochs = [], []
     for dataset, by in told.items():
-        cells = [by[m].written() if m in by else "–" for m in methods]
+        cells = [by[m].sign + figure(by[m].seconds) if m in by else "–" for m in methods]
         rows.append((dataset, *cells, *(_ratio(by, a, b, each=False) for a, b in pairs)))
         cells = ["–" if m not in by or by[m].epoch is None else figure(by[m].epoch or 0) for m in methods]
         epochs.append((dataset, *cells, *(_ratio(by, a, b, each=True) for a, b in pairs)))
@@ -83,10 +88,11 @@ def _runtime(findings: Findings) -> Iterator[Block]:
         "One fit each, alone on one core, with the settings chosen and validation triples, until the "
         "method's own rule stops it: no better validation score for `patience` rounds, or the most epochs. "
         "Seconds of validation are left out, and kernels were compiled before. “>”: the time limit came "
-        "first. In an epoch every model that a method trains passes once over its facts; the fastest of "
-        f"each stage counts. {_BUSY.format(busy)} Ratios are plain: 25.0 means 25 times the seconds. In "
-        "these terms the paper has, for dmf and catsmf over ConsMRF, 1.02 and 1.11 on DBpedia, 25.0 and "
-        "20.7 on Wikipedia-SVO, 8.6 and 7.9 on YAGO; its table mixes ratios with ratios less one."
+        "first. “≈”: some targets, which share nothing, were trained and stand for all. In an epoch every "
+        "model that a method trains passes once over its facts; the fastest of each stage counts. "
+        f"{_BUSY.format(busy)} Ratios are plain: 25.0 means 25 times the seconds. In these terms the paper "
+        "has, for dmf and catsmf over ConsMRF, 1.02 and 1.11 on DBpedia, 25.0 and 20.7 on Wikipedia-SVO, "
+        "8.6 and 7.9 on YAGO; its table mixes ratios with ratios less one."
     )
 
 
@@ -96,7 +102,8 @@ def _ratio(by: Mapping[str, Runtime], over: str, under: str, *, each: bool) -> s
     a, b = ((r.epoch if each else r.seconds) for r in (by[over], by[under]))
     if not a or not b or (by[under].bound and not each):
         return "–"
-    return f"{'> ' if by[over].bound and not each else ''}{figure(a / b)}"
+    sign = ("≈ " if by[over].scaled else "") if each else by[over].sign
+    return sign + figure(a / b)
 
 
 def _curves(findings: Findings) -> Iterator[Block]:
