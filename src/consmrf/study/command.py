@@ -37,6 +37,7 @@ def run_study(
             raise InputError(f"ranks of {name!r}: the study has a method of this name; choose another")
     _prepare(out)
     with locked(out):
+        _sweep(out)
         desk = Desk(study, out, root)
         with CellProgress(say) as progress:
             left_out = run_cells(desk, progress, retry=retry)
@@ -64,8 +65,19 @@ def _prepare(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise OutputError(f"{out}: is a file; choose another folder for the study with --out")
     check_folder(out if out.is_dir() else out.parent, out)
-    for folder in (out, out / "cells", out / "tables", out / "pictures"):
+    for folder in _folders(out):
         folder.mkdir(exist_ok=True)
+
+
+def _folders(out: Path) -> list[Path]:
+    return [out, *(out / name for name in ("cells", "tables", "pictures"))]
+
+
+def _sweep(out: Path) -> None:
+    """Remove the drafts of files that a run left when it was killed."""
+    for folder in _folders(out):
+        for draft in folder.glob(".*.tmp"):
+            draft.unlink(missing_ok=True)
 
 
 def write_report(findings: Findings, out: Path) -> None:

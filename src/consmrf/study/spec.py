@@ -139,10 +139,10 @@ def read_study(path: Path) -> Study:
     """Read and check a study file; a mistake is one line that names the file and the key."""
     top = read_toml(path)
     datasets = {name: _data(name, table) for name, table in top.tables("datasets").items()}
-    methods = {name: _method(name, table, datasets) for name, table in top.tables("methods").items()}
-    for kind, found in (("datasets", datasets), ("methods", methods)):
-        if not found:
+    for kind in ("datasets", "methods"):
+        if not top.tables(kind):
             raise InputError(f"{path}: {kind}: none is given; add a table [{kind}.NAME]")
+    methods = {name: _method(name, table, datasets) for name, table in top.tables("methods").items()}
     search, protocol = top.table("search"), top.table("protocol")
     study = Study(
         title=top.text("title", path.stem),
