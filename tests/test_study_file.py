@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
+import re
 from pathlib import Path
 
 import numpy as np
@@ -201,6 +201,9 @@ def test_grouped_graphs_have_the_size_asked_for_and_link_groups(relations, tripl
         assert values[3] > 1.5 * values[4]  # four groups: four strong directions
 
 
-def test_the_shipped_files_are_toml():
-    for name in ("quick", "paper"):
-        assert tomllib.loads(shipped(name).read_text("utf-8"))["title"]
+def test_the_example_of_the_documentation_is_a_study(tmp_path):
+    document = Path(__file__).resolve().parents[1] / "docs" / "study.md"
+    [example] = re.findall(r"^```toml\n(.*?)^```", document.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    study = study_of(tmp_path, example)
+    assert list(study.datasets) == ["music", "films", "toy"]
+    assert study.growth is not None
