@@ -238,6 +238,12 @@ def test_ranks_of_other_triples_are_refused(capsys, copied):
     )
     assert code == 1
     assert "are those of no tested fold" in line
+    pl.read_parquet(path).with_columns(candidates=9999).write_parquet(copied / "all.parquet")
+    code, _, [line] = run(
+        capsys, copied / "study.toml", "--out", copied / "out", "--ranks", f"theirs={copied / 'all.parquet'}"
+    )
+    assert code == 1
+    assert "ranks among 9,999 candidates, and this study samples 50" in line
     for given, told in (("theirs", "must be NAME=FILE"), ("wave=x", "the study has a method of this name")):
         code, _, [line] = run(capsys, copied / "study.toml", "--out", copied / "out", "--ranks", given)
         assert code == 1

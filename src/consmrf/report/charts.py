@@ -10,6 +10,7 @@ from consmrf.report.canvas import COLORS, INK, MARKERS, axes, shortened, style, 
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 __all__ = ["Bar", "Panel", "bars", "lines"]
@@ -45,10 +46,12 @@ def bars(
     said = []
     with style():
         groups = max(len(by) for by in panels.values())
+        drawn = {method for by in panels.values() for methods in by.values() for method in methods}
+        places = {method: i for i, method in enumerate(order) if method in drawn}
         figure, all_axes = axes(1, height=2.3 * len(panels) + 0.4, rows=len(panels))
         for axis, (metric, datasets) in zip(all_axes, panels.items(), strict=True):
             least = (chance or {}).get(metric, 0.0)
-            _groups(axis, datasets, order, least)
+            _groups(axis, datasets, places, least)
             axis.set(title=metric)
             axis.set_xlim(-0.5, groups - 0.5)
             said += [
@@ -61,14 +64,15 @@ def bars(
 
 
 def _groups(
-    axis: Axes, datasets: Mapping[str, Mapping[str, Bar]], order: Sequence[str], least: float
+    axis: Axes, datasets: Mapping[str, Mapping[str, Bar]], places: Mapping[str, int], least: float
 ) -> None:
-    width = 0.84 / len(order)
-    for i, method in enumerate(order):
+    """Draw the bars of a metric; `places` holds the methods that have any, with their place in the order."""
+    width = 0.84 / len(places)
+    for i, (method, place) in enumerate(places.items()):
         shown = [(at, by[method]) for at, by in enumerate(datasets.values()) if method in by]
-        at = [group + (i - (len(order) - 1) / 2) * width for group, _ in shown]
+        at = [group + (i - (len(places) - 1) / 2) * width for group, _ in shown]
         heights = [max(bar[0] - least, 0.0) for _, bar in shown]
-        axis.bar(at, heights, width * 0.92, bottom=least, color=COLORS[i % len(COLORS)], label=method)
+        axis.bar(at, heights, width * 0.92, bottom=least, color=COLORS[place % len(COLORS)], label=method)
         for x, (_, (_, low, high)) in zip(at, shown, strict=True):
             if low is not None and high is not None:
                 axis.plot([x, x], [low, high], color=INK, linewidth=1, marker="_", markersize=4)
@@ -110,14 +114,23 @@ def _panel(axis: Axes, panel: Panel, order: Sequence[str]) -> None:
     axis.set(title=shortened(panel.title), xlabel=panel.x, ylabel=panel.y)
     if panel.log_x:
         axis.set_xscale("log")
-        axis.xaxis.set_major_formatter("{x:g}")
+        _sparse(axis.xaxis)
     if panel.log_y:
         axis.set_yscale("log")
-        axis.yaxis.set_major_formatter("{x:g}")
+        _sparse(axis.yaxis)
     if panel.ticks:
         axis.set_xticks(list(panel.ticks), [f"{x:g}" for x in panel.ticks])
         axis.minorticks_off()
     axis.grid(True, color=INK, alpha=0.12, linewidth=0.6)
+
+
+def _sparse(axis: Axis) -> None:
+    """Number a logarithmic axis at 1, 2 and 5 times powers of ten, and nowhere else."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _legend(figure: Figure, all_axes: Sequence[Axes], order: Sequence[str]) -> None:

@@ -16,7 +16,6 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-import consmrf
 from consmrf.errors import InputError
 from consmrf.report.files import write_json
 from consmrf.study.datasets import Source
@@ -149,7 +148,7 @@ def _heading(job: Mapping[str, Any]) -> dict[str, Any]:
 def source_digest() -> str:
     """Hand on a checksum of the source that cells are computed by."""
     found = hashlib.blake2b(digest_size=8)
-    root = Path(str(consmrf.__file__)).parent
+    root = Path(__file__).parents[1]
     for stage in sorted(_STAGES):
         place = root / stage
         for path in [place] if place.is_file() else sorted(place.rglob("*.py")):

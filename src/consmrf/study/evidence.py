@@ -25,7 +25,7 @@ _TOP = 5
 # From so many independent runs on, an interval is Student's over runs; below, a bootstrap over queries.
 FEWEST_RUNS = 5
 _RESAMPLES = 1000
-_COLUMNS = ("s", "r", "o", "side", "rank", "candidates")
+_COLUMNS = ("s", "r", "o", "side", "rank", "lower", "upper", "candidates")
 
 Floats = NDArray[np.float64]
 
@@ -79,22 +79,30 @@ def read_ranks(path: Path) -> polars.DataFrame:
             f"{path}: lacks the column {lacking[0]!r}; ranks have the columns {', '.join(_COLUMNS)}, as "
             "consmrf evaluate --protocol paper --ranks writes them"
         )
-    return table.filter(pl.col("side") == "objects").sort("r", "s", "rank", "o")
+    return table.filter(pl.col("side") == "objects").sort("r", "s", "lower", "upper", "o")
 
 
 def queries(ranks: polars.DataFrame) -> Queries:
-    """Hand on the metrics of each (relation, subject), from the ranks of its objects.
+    """Hand on the metrics of each (relation, subject), from the ranks of its objects: the evaluation's own.
 
-    An object's place in the list is its rank among the sampled objects, plus the pair's own better ones.
+    Objects of a pair that stand alike to its sampled objects share the places that their group reaches into.
     """
     import polars as pl
 
-    place = pl.col("rank") + pl.int_range(pl.len()).over("r", "s")
+    pair, count = ["r", "s"], pl.col("count")
     beaten = 1 - (pl.col("rank") - 1) / (pl.col("candidates") - 1)
+    better = count.cum_sum().over(pair) - count
+    room = (_TOP + 1 - pl.col("lower") - better) / (pl.col("upper") - pl.col("lower") + count)
     found = (
-        ranks.with_columns(hit=(place <= _TOP).cast(pl.Float64), beaten=beaten)
-        .group_by("r", "s", maintain_order=True)
-        .agg(pl.col("beaten").mean(), recall=pl.col("hit").mean(), precision=pl.col("hit").sum() / _TOP)
+        ranks.with_columns(beaten=beaten)
+        .group_by(*pair, "lower", "upper", maintain_order=True)
+        .agg(pl.col("beaten").sum(), count=pl.len().cast(pl.Int64))
+        .with_columns(hits=room.clip(0, 1) * count)
+        .group_by(pair, maintain_order=True)
+        .agg(pl.col("beaten", "count", "hits").sum())
+        .with_columns(
+            pl.col("beaten") / count, recall=pl.col("hits") / count, precision=pl.col("hits") / _TOP
+        )
     )
     values = found.select("beaten", "recall", "precision").to_numpy().astype(np.float64)
     return Queries(tuple(found["r"].to_list()), tuple(found["s"].to_list()), values)

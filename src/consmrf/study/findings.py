@@ -137,7 +137,11 @@ def gather(planner: Planner, store: Store, outside: Mapping[str, Sequence[Path]]
     planned = planner.plan(store.get)
     study = planner.study
     runs = [run for p in planned if p.kind == "final" for run in _run(p, store)]
-    runs += [_from_outside(name, path, runs) for name, paths in outside.items() for path in paths]
+    runs += [
+        _from_outside(name, path, runs, study.options.candidates)
+        for name, paths in outside.items()
+        for path in paths
+    ]
     names = tuple(dict.fromkeys([*study.methods, *outside]))
     estimates = _estimates(runs, names, study)
     return Findings(
@@ -165,9 +169,16 @@ def _run(planned: Planned, store: Store) -> Iterator[Run]:
     yield Run(*at, metrics, store.ranks(planned.cell), found)
 
 
-def _from_outside(name: str, path: Path, runs: Sequence[Run]) -> Run:
+def _from_outside(name: str, path: Path, runs: Sequence[Run], candidates: int) -> Run:
     """Find the fold whose test triples a file of ranks is of."""
-    theirs = queries(read_ranks(path))
+    ranks = read_ranks(path)
+    most = int(ranks["candidates"].max() or 0)  # type: ignore[call-overload]
+    if most > candidates + 1:
+        raise InputError(
+            f"{path}: ranks among {most:,} candidates, and this study samples {candidates:,}; make them with "
+            f"consmrf evaluate --protocol paper --candidates {candidates} --ranks"
+        )
+    theirs = queries(ranks)
     for run in runs:
         if run.found is not None and run.queries().same_pairs(theirs):
             means = dict(zip(METRICS, theirs.values.mean(axis=0).tolist(), strict=True))

@@ -86,7 +86,7 @@ def _runtime(findings: Findings) -> Iterator[Block]:
     busy = max((t.found["others"] or 0.0 for t in findings.timed["stop"]), default=0.0)
     yield (
         "One fit each, alone on one core, with the settings chosen and validation triples, until the "
-        "method's own rule stops it: no better validation score for `patience` rounds, or the most epochs. "
+        "method's own rule stops it: no better validation score for patience rounds, or the most epochs. "
         "Seconds of validation are left out, and kernels were compiled before. “>”: the time limit came "
         "first. “≈”: some targets, which share nothing, were trained and stand for all. In an epoch every "
         "model that a method trains passes once over its facts; the fastest of each stage counts. "
