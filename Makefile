@@ -25,8 +25,8 @@ demo: $(STAMP)-run ## learn a small social network, rank its missing links, writ
 study: $(STAMP)-run ## compare all methods on small graphs, write ./study/
 	$(BIN)/consmrf study --quick --out study
 
-test: $(STAMP)-test ## run the whole test-suite (ARGS="-k name" narrows it)
-	$(BIN)/python -m pytest $(ARGS)
+test: $(STAMP)-test ## run the whole test-suite, a process per core (ARGS="-n0 -k name" narrows it, in one)
+	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 check: $(STAMP)-check ## lint, format, types, and who may import whom
 	$(BIN)/ruff check .

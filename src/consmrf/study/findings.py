@@ -172,7 +172,7 @@ def _run(planned: Planned, store: Store) -> Iterator[Run]:
 def _from_outside(name: str, path: Path, runs: Sequence[Run], candidates: int) -> Run:
     """Find the fold whose test triples a file of ranks is of."""
     ranks = read_ranks(path)
-    most = int(ranks["candidates"].max() or 0)  # type: ignore[call-overload]
+    most = max(ranks["candidates"].to_list(), default=0)
     if most > candidates + 1:
         raise InputError(
             f"{path}: ranks among {most:,} candidates, and this study samples {candidates:,}; make them with "
