@@ -1,7 +1,11 @@
 """The methods we compare with: against naive copies of themselves, and on graphs whose answer is known."""
 
 import dataclasses
+import os
+import subprocess
+import sys
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +15,8 @@ from consmrf.baselines.alpha import Alpha
 from consmrf.baselines.kernels import begin_stream, draw, spans_of
 from consmrf.config import Config
 from consmrf.consensus.facts import lay_out
+from consmrf.consensus.losses import LOSSES
+from consmrf.consensus.scorers import SCORERS
 from consmrf.consensus.solve import Status
 from consmrf.errors import InputError, SettingError, UnknownLabelError
 from consmrf.evaluation.protocol import evaluate
@@ -438,3 +444,47 @@ def test_the_paper_settings_are_those_of_the_baselines():
     for method in ("dmf", "catsmf", "independent"):
         plain, expected = Config(method=method).to_dict(), paper().to_dict()
         assert {**plain, "method": "consensus"} == expected
+
+
+def test_every_form_descends_the_gradient_of_its_objective():
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("descents.py"))],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) == len(SCORERS) * len(LOSSES) * 3
+
+
+SECOND_PROCESS = """
+import sys
+sys.path.insert(0, {tests!r})
+from problems import random_graph
+from consmrf.baselines import kernels, rescal, sme
+from consmrf.config import Config
+from consmrf.fit import fit
+
+for settings in ({{"method": "dmf", "scorer": "identity"}}, {{"method": "shared", "scorer": "sme_linear"}}):
+    fit(random_graph(0), config=Config(dim=2, max_epochs=1, threads=1, **settings))
+fit(random_graph(0), config=Config(method="rescal", dim=2, max_epochs=1))
+made = kernels.descend_kernel("identity", "bpr", 2, 1), sme.sme_kernel("sme_linear", "bpr", 2, 1)
+for function in (*made, kernels.draw(), kernels.begin_stream, rescal._inner, rescal._outer):
+    print(sum(function.stats.cache_misses.values()), sum(function.stats.cache_hits.values()))
+"""
+
+
+def test_a_second_process_compiles_no_baseline(tmp_path):
+    script = SECOND_PROCESS.format(tests=str(Path(__file__).parent))
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split("\n")[:-1]
+        for _ in range(2)
+    ]
+    assert told == [["1 0"] * 6, ["0 1"] * 6]

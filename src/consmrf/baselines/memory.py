@@ -42,7 +42,7 @@ def estimate_baseline(
     elif config.scorer.startswith("sme"):
         k, cube = config.dim, config.scorer == "sme_bilinear"
         consensus = n_entities * (2 * k + 3 * (k + 1)) * real
-        state = (2 * n * k + 4 * (k**3 if cube else 2 * k * k)) * real
+        state = (2 * n * k + 4 * ((k**3 if cube else 2 * k * k) + k)) * real
         views = 3 * n * (k + 1) ** 2 * real
     else:
         weights, own = SCORERS[config.scorer].weights(config.dim) * real, 0
