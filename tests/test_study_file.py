@@ -207,3 +207,11 @@ def test_the_example_of_the_documentation_is_a_study(tmp_path):
     study = study_of(tmp_path, example)
     assert list(study.datasets) == ["music", "films", "toy"]
     assert study.growth is not None
+
+
+def test_the_scaled_study_compares_what_the_paper_compares():
+    study = read_study(Path(__file__).resolve().parents[1] / "docs" / "study" / "study.toml")
+    assert set(study.datasets) == {"dbpedia_music", "svo300k", "yago_mkgy", "fb15k237"}
+    assert {"wave", "paper", "dmf", "catsmf", "cd", "rescal"} <= set(study.methods)
+    assert study.timing.targets
+    assert "svo300k" in study.timing.datasets

@@ -118,6 +118,16 @@ def test_a_cell_is_planned_once_whatever_it_is_wanted_for(tmp_path):
     assert stops["a", "wave"].sampled is None
 
 
+def test_fits_of_the_same_rounds_are_one_cell(tmp_path):
+    text = STUDY.replace("FOLDS", "first") + "[curves]\nmethods = ['dmf']\nepochs = [3, 5, 10, 12]"
+    (tmp_path / "study.toml").write_text(text.replace('datasets = ["a"]', "set = { inner_epochs = 10 }"))
+    study = read_study(tmp_path / "study.toml")
+    making = Planner(study, lambda data, fold: source_of(study, data, fold, tmp_path))
+    curves = [p for p in making.plan(nothing) if p.kind == "curve" and p.dataset == "a"]
+    assert [p.cell.settings["max_epochs"] for p in curves] == [10, 20]
+    assert [p.x for p in making.extras(nothing) if p.kind == "curve" and p.dataset == "a"] == [3, 5, 10, 12]
+
+
 def test_a_key_holds_all_that_determines_a_cell_and_no_more(tmp_path):
     making = planner(tmp_path)
     cell = next(iter(making.searches())).cell

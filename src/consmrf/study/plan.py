@@ -118,7 +118,7 @@ class Planner:
         if study.timing:
             yield from self._beside("stop", study.timing, held, lambda _: {})
         if study.curves:
-            yield from self._beside("curve", study.curves, held, lambda epochs: {"max_epochs": epochs})
+            yield from self._beside("curve", study.curves, held, lambda e: {"max_epochs": e})
         if study.cores:
             whole = {"patience": _ENDLESS, "tol": 0.0}
             yield from self._beside("cores", study.cores, held, lambda threads: {"threads": threads, **whole})
@@ -135,7 +135,7 @@ class Planner:
             compared = dataset in method.datasets
             settings = self.chosen(data, method, 0, held) if compared else method.points(data)[0]
             if settings is not None:
-                own = {**settings, **extras.settings, **varied(x)}
+                own = _whole_rounds({**settings, **extras.settings, **varied(x)})
                 cell = self._cell(data, method, 0, own, judged, self.study.seeds[0], timed=kind != "rho")
                 if extras.targets and own.get("method") == _BY_TARGET and judged == "none":
                     cell = replace(cell, sampled=extras.targets)
@@ -167,6 +167,12 @@ class Planner:
             validated=validated,
             timed=timed,
         )
+
+
+def _whole_rounds(settings: Settings) -> Settings:
+    """Round the most epochs up to whole rounds, so that one fit is one cell."""
+    inner, most = settings.get("inner_epochs", 1), settings.get("max_epochs")
+    return settings if most is None else {**settings, "max_epochs": -(-most // inner) * inner}
 
 
 def growth_data(growth: Growth, way: str, relations: int) -> Data:
