@@ -73,7 +73,8 @@ def test_finals_wait_for_the_search_and_have_what_was_best(tmp_path, folds, sear
     before = making.plan(nothing)
     assert sum(p.kind == "search" for p in before) == searches
     assert {p.method for p in before if p.kind == "final"} == {"dmf"}  # it has nothing to choose from
-    assert making.awaited(nothing) == 3
+    # three finals of wave, its timings on both datasets, and two values of ρ on each
+    assert making.awaited(nothing) == 3 + 2 + 4
 
     def held(cell):
         return (

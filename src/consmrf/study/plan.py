@@ -52,11 +52,25 @@ class Planner:
 
     def awaited(self, held: Lookup) -> int:
         """Hand on how many cells are still to come whose settings wait for a search."""
-        return sum(
-            len(self.study.seeds)
-            for data, method in self.study.pairs()
-            for fold in range(data.folds)
+        pairs = list(self.study.pairs())
+        finals = [(data, method, fold) for data, method in pairs for fold in range(data.folds)]
+        beside = [
+            (data, method, 0)
+            for _, extras, _ in self._sections()
+            for data, method in pairs
+            if data.name in extras.datasets and method.name in extras.methods
+            for _ in extras.values or (None,)
+        ]
+        waiting = {
+            (data.name, method.name, fold)
+            for data, method, fold in finals
             if self.chosen(data, method, fold, held) is None and not self._settled(data, method, fold, held)
+        }
+        each = len(self.study.seeds)
+        return sum(
+            n * ((data.name, method.name, fold) in waiting)
+            for n, wanted in ((each, finals), (1, beside))
+            for data, method, fold in wanted
         )
 
     def searches(self) -> Iterator[Planned]:
@@ -112,18 +126,22 @@ class Planner:
 
     def extras(self, held: Lookup) -> Iterator[Planned]:
         """Hand on the cells beside the comparison, on the first fold with its chosen settings."""
-        study = self.study
+        for kind, extras, varied in self._sections():
+            yield from self._beside(kind, extras, held, varied)
+        if self.study.growth:
+            yield from self._growing(self.study.growth)
+
+    def _sections(self) -> Iterator[tuple[str, Extras, Callable[[Any], Settings]]]:
+        """Hand on each section's kind, and the settings that a value of it stands for."""
+        study, whole = self.study, {"patience": _ENDLESS, "tol": 0.0}
         if study.rho:
-            yield from self._beside("rho", study.rho, held, lambda rho: {"rho": rho})
+            yield "rho", study.rho, lambda rho: {"rho": rho}
         if study.timing:
-            yield from self._beside("stop", study.timing, held, lambda _: {})
+            yield "stop", study.timing, lambda _: {}
         if study.curves:
-            yield from self._beside("curve", study.curves, held, lambda e: {"max_epochs": e})
+            yield "curve", study.curves, lambda epochs: {"max_epochs": epochs}
         if study.cores:
-            whole = {"patience": _ENDLESS, "tol": 0.0}
-            yield from self._beside("cores", study.cores, held, lambda threads: {"threads": threads, **whole})
-        if study.growth:
-            yield from self._growing(study.growth)
+            yield "cores", study.cores, lambda threads: {"threads": threads, **whole}
 
     def _beside(
         self, kind: str, extras: Extras, held: Lookup, varied: Callable[[Any], Settings]
