@@ -28,11 +28,10 @@ def lead(findings: Findings) -> str:
     told: dict[str, list[str]] = {"best": [], "tied for best": [], "behind": []}
     for verdict in findings.verdicts:
         told[standing(verdict, study.ours)].append(verdict.dataset)
-    share = f"{study.options.confidence:.0%}".replace("%", " %")
     if not findings.verdicts:
         return f"No dataset has been tested with {study.ours} and another method yet."
     where = "; ".join(f"{how} on {', '.join(names)}" for how, names in told.items() if names)
-    return f"In AUC, {study.ours} is {where}. Tied: the {share} interval of the paired difference holds 0."
+    return f"In AUC, {study.ours} is {where}. Tied: the interval of the paired difference holds 0."
 
 
 def standing(verdict: Verdict, ours: str) -> str:
