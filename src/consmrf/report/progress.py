@@ -101,6 +101,12 @@ class CellProgress:
             self._bar.add_task("cells", total=None, left="")
         return self
 
+    def count(self, done: int, total: int) -> None:
+        """Take in how many cells there are, and how many have ended."""
+        self.done, self.total = done, total
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done, total=total)
+
     def tell(self, line: str, left: float | None) -> None:
         """Say what became of a cell, and how many seconds the others may take."""
         told = "" if left is None else f"{duration(left)} left"
@@ -108,7 +114,7 @@ class CellProgress:
             self.say(f"{self.done}/{self.total} {line}" + (f"; {told}" if told else ""))
             return
         self._bar.console.print(line, markup=False, highlight=False)
-        self._bar.update(self._bar.task_ids[0], completed=self.done, total=self.total, left=told)
+        self._bar.update(self._bar.task_ids[0], left=told)
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:

@@ -122,8 +122,8 @@ class _Bench:
     def _asked_for(self) -> list[Planned]:
         held = self._desk.store.get
         planned = self._desk.planner.plan(held)
-        self._progress.total = len(planned) + self._desk.planner.awaited(held)
-        self._progress.done = sum(held(p.cell) is not None for p in planned)
+        done = sum(held(p.cell) is not None for p in planned)
+        self._progress.count(done, len(planned) + self._desk.planner.awaited(held))
         busy = {running.planned.cell.key for running in self._running}
         return [p for p in planned if held(p.cell) is None and p.cell.key not in busy]
 
