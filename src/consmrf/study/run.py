@@ -118,6 +118,7 @@ class _Bench:
         self._running: list[_Running] = []
         self._took: dict[tuple[str, str, bool], list[float]] = {}
         self._waiting = self._asked_for()
+        self._idle = True  # something may begin: cells have ended since the last look, or none has begun
 
     def _asked_for(self) -> list[Planned]:
         held = self._desk.store.get
@@ -132,15 +133,16 @@ class _Bench:
         for running in [each for each in self._running if self._ended(each)]:
             self._running.remove(running)
             self._settle(running)
-            self._waiting = self._asked_for()
+            self._waiting, self._idle = self._asked_for(), True
             self._tell(running)
         if self._over():
             for planned in self._waiting:
                 self.left_out.setdefault(
                     planned.cell.name, "the study's time was over (budget.total_seconds)"
                 )
-        else:
+        elif self._idle:
             self._begin()
+            self._idle = False
         return bool(self._running)
 
     def _over(self) -> bool:
@@ -149,6 +151,8 @@ class _Bench:
 
     def _begin(self) -> None:
         waiting = [p for p in self._waiting if p.cell.name not in self.left_out]
+        for planned in sorted(waiting, key=lambda p: p.dataset):  # so that each dataset is opened once
+            self._desk.load_of(planned.cell)
         loads = [self._desk.load_of(p.cell) for p in waiting]
         for planned, load_of in zip(waiting, loads, strict=True):
             if (why := self._room.refusal(load_of)) is not None:
