@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Bar", "Panel", "bars", "lines"]
 
+# A logarithmic axis is numbered at powers of ten alone where its ends are so many times apart.
+_WIDE = 200
 # From the value to the ends of its interval, which may be missing.
 Bar = tuple[float, float | None, float | None]
 
@@ -125,10 +127,12 @@ def _panel(axis: Axes, panel: Panel, order: Sequence[str]) -> None:
 
 
 def _sparse(axis: Axis) -> None:
-    """Number a logarithmic axis at 1, 2 and 5 times powers of ten, and nowhere else."""
+    """Number a logarithmic axis at powers of ten, and at twice and five times these where there is room."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
+    low, high = axis.get_view_interval()
+    subs = (1.0,) if high > _WIDE * low else (1.0, 2.0, 5.0)
+    axis.set_major_locator(LogLocator(subs=subs, numticks=12))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
 
@@ -141,7 +145,9 @@ def _legend(figure: Figure, all_axes: Sequence[Axes], order: Sequence[str]) -> N
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
     shown = [label for label in order if label in handles]
-    columns = max(1, min(len(shown), 6))
+    columns = len(shown) if len(shown) <= 5 else -(-len(shown) // 2)
+    if not shown:
+        return
     figure.legend([handles[label] for label in shown], shown, loc="outside lower center", ncols=columns)
 
 

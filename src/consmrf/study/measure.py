@@ -101,13 +101,19 @@ def _told(info: Info, config: Config) -> Found:
     per_round = config.inner_epochs if config.solver == "paper" else 1
     rounds = info.rounds
     checked = sum(each.seconds.get("validation", 0.0) for each in rounds)
-    training = info.seconds["total"] - checked
+    # up to the end of the last round: what is chosen on validation triples afterwards is no training either
+    training = (rounds[-1].seconds["elapsed"] if rounds else info.seconds["total"]) - checked
     return {
         "status": info.status.name,
         "sentence": info.summary,
         "best_round": info.best_round,
         "epochs": len(rounds) * per_round,
-        "seconds": {"training": training, "validation": checked, "epoch": epoch_seconds(rounds, per_round)},
+        "seconds": {
+            "total": info.seconds["total"],
+            "training": training,
+            "validation": checked,
+            "epoch": epoch_seconds(rounds, per_round),
+        },
         "rounds": [
             {
                 "stage": each.stage,

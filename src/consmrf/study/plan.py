@@ -194,10 +194,10 @@ def _whole_rounds(settings: Settings) -> Settings:
 
 
 def growth_data(growth: Growth, way: str, relations: int) -> Data:
-    """Hand on the dataset of one size: a planted graph in which all relations share their groups."""
+    """Hand on the dataset of one size, where all relations share their groups; both ways may come to one."""
     triples = growth.triples if way == FIXED else growth.per_relation * relations
     sizes = {"entities": growth.entities, "relations": relations, "triples": triples, "groups": 10}
-    return Data(f"{way}, R = {relations}", graph="grouped", arguments=sizes)
+    return Data(f"R = {relations}, {triples} triples", graph="grouped", arguments=sizes)
 
 
 def auc(found: Mapping[str, Any]) -> float:

@@ -160,12 +160,14 @@ def _specificity(findings: Findings) -> Iterator[Section]:
             continue
         order = sorted(told, key=lambda label: (-max(told[label].values()), label))
         kinds = list(next(iter(told.values())))
-        rows = tuple((label, *(f"{told[label][k]:.3f}" for k in kinds)) for label in order[:_MOST])
         kept = sum(max(x.values()) > 0 for x in told.values())
-        blocks += [
-            f"{dataset}: {kept:,} of {len(told):,} relations keep features of their own. The most departed:",
-            Table((f"{dataset}: ‖Δ_r‖/‖Z‖", *kinds), rows),
-        ]
+        rows = tuple(
+            (label, *(f"{told[label][k]:.3f}" for k in kinds)) for label in order[: min(_MOST, kept)]
+        )
+        most = ". The most departed:" if kept else ""
+        blocks.append(f"{dataset}: {kept:,} of {len(told):,} relations keep features of their own{most}")
+        if kept:
+            blocks.append(Table((f"{dataset}: ‖Δ_r‖/‖Z‖", *kinds), rows))
     why = (
         "How far the view of a relation is from the consensus, ‖Δ_r‖ over ‖Z‖ on the relation's entities, "
         f"after validation has chosen what share of it is kept ({ours}, first fold). 0 is the shared model."
@@ -182,13 +184,15 @@ def _sizes(findings: Findings) -> Iterator[Section]:
         cells = []
         for name in shown:
             found = first[name][method].found if method in first[name] else None
-            cells.append(
-                "–" if found is None else f"{found['parameters']:,} ({found['bytes'] / 2**20:.1f} MiB)"
-            )
+            cells.append("–" if found is None else f"{found['parameters']:,} ({_human(found['bytes'])})")
         rows.append((method, *cells))
     if shown:
         words = "Learned numbers, and the bytes of all that a model scores by, with the settings chosen."
         yield Section("What a model weighs", [Table(("parameters", *shown), tuple(rows)), words])
+
+
+def _human(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB" if size >= 2**20 else f"{size / 2**10:.1f} KiB"
 
 
 def _settings(findings: Findings) -> Iterator[Section]:
