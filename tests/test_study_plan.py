@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from consmrf import Config, EvaluationOptions, evaluate, fit
 from consmrf.errors import InputError
 from consmrf.evaluation.result import save_ranks
+from consmrf.report.progress import CellProgress, duration
 from consmrf.study.datasets import source_of
 from consmrf.study.evidence import Queries, difference, exponent, pooled_means, queries, read_ranks
 from consmrf.study.graphs import GRAPHS
@@ -305,3 +306,34 @@ def test_sampled_targets_are_spread_over_the_sizes():
     sizes = np.bincount(graph.triples[:, 1])
     middle = graph.vocabulary.relations[int(np.argsort(sizes)[1])]
     assert sampled_targets(graph, 1) == (middle,)
+
+
+# -- progress
+
+
+def test_plain_lines_tell_how_many_cells_there_are_and_the_time_left():
+    said = []
+    with CellProgress(said.append) as progress:
+        progress.count(0, 9)
+        progress.count(1, 9)
+        progress.tell("a, wave, search: AUC 0.900", 200.0)
+        progress.count(9, 9)
+        progress.tell("a, wave, final: AUC 0.910", None)
+    assert said == ["1/9 a, wave, search: AUC 0.900; 3 min left", "9/9 a, wave, final: AUC 0.910"]
+
+
+def test_on_a_terminal_lines_stand_over_a_bar(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    said = []
+    with CellProgress(said.append) as progress:
+        progress.count(1, 4)
+        progress.tell("a [b], wave: AUC 0.900", 7000.0)
+    assert not said
+    assert "a [b], wave: AUC 0.900" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(3.4, "3 s"), (89, "89 s"), (100, "2 min"), (5000, "83 min"), (9000, "2.5 h")]
+)
+def test_seconds_are_told_in_the_unit_that_they_fill(seconds, told):
+    assert duration(seconds) == told
