@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ __all__ = ["Bar", "Panel", "bars", "lines"]
 
 # A logarithmic axis is numbered at powers of ten alone where its ends are so many times apart.
 _WIDE = 200
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 # From the value to the ends of its interval, which may be missing.
 Bar = tuple[float, float | None, float | None]
 
@@ -87,7 +89,7 @@ def _groups(
 
 def lines(panels: Sequence[Panel], order: Sequence[str], name: str, columns: int = 3) -> str:
     """Draw panels of lines beside each other, with one legend for all."""
-    columns = min(columns, len(panels))
+    columns = min(columns, len(panels) if len(panels) != 4 else 2)
     rows = -(-len(panels) // columns)
     with style():
         figure, all_axes = axes(columns, height=2.7 * rows + 0.3, rows=rows)
@@ -128,13 +130,21 @@ def _panel(axis: Axes, panel: Panel, order: Sequence[str]) -> None:
 
 def _sparse(axis: Axis) -> None:
     """Number a logarithmic axis at powers of ten, and at twice and five times these where there is room."""
-    from matplotlib.ticker import LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
     subs = (1.0,) if high > _WIDE * low else (1.0, 2.0, 5.0)
     axis.set_major_locator(LogLocator(subs=subs, numticks=12))
-    axis.set_major_formatter("{x:g}")
+    axis.set_major_formatter(FuncFormatter(lambda x, _: _power(x)))
     axis.set_minor_formatter(NullFormatter())
+
+
+def _power(x: float) -> str:
+    """Write a small power of ten as a power, other numbers as they are."""
+    exponent = round(math.log10(x))
+    if exponent < -2 and math.isclose(x, 10.0**exponent):
+        return f"10⁻{str(-exponent).translate(_RAISED)}"
+    return f"{x:g}"
 
 
 def _legend(figure: Figure, all_axes: Sequence[Axes], order: Sequence[str]) -> None:
