@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from consmrf.evaluation.options import EvaluationOptions
     from consmrf.graph.triples import Graph
 
-__all__ = ["Comparing", "Ranking", "Reading", "Settings", "described", "flag", "whole"]
+__all__ = ["Budgeting", "Comparing", "Ranking", "Reading", "Settings", "described", "flag", "whole"]
 
 
 def described(words: str) -> Parameter:
@@ -241,3 +241,18 @@ class Comparing:
             confidence=self.confidence,
             seed=self.seed,
         )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Budgeting:
+    """What a study may take; None leaves what its file says."""
+
+    cores: Annotated[int | None, whole("cells at a time, each on one core")] = None
+    memory: Annotated[float | None, described("GiB that all running cells may need together")] = None
+    hours: Annotated[float | None, described("begin no cell after this long")] = None
+
+    def given(self) -> dict[str, float | int | None]:
+        """Hand on the budget as a study names its parts."""
+        seconds = None if self.hours is None else 3600 * self.hours
+        return {"cores": self.cores, "memory_gib": self.memory, "total_seconds": seconds}
