@@ -117,7 +117,10 @@ MISTAKES = [
     (FIT + "--targets likes --targets lieks", 1, "the nearest known: 'likes'"),
     (FIT + "--targets likes --solver paper", 1, "targets = ("),
     (FIT + "--loss softmax --solver paper", 1, "loss = 'softmax': solver = 'paper' knows 'bpr' only"),
-    (FIT + "--method shared --solver paper", 1, "method = 'shared'"),
+    (FIT + "--method shared --solver paper --reciprocal", 1, "method = 'shared' knows False only"),
+    (FIT + "--method dmf --alpha -1", 1, "alpha = -1.0: must be a finite number of at least 0"),
+    (FIT + "--method rescal --reg 0", 1, "method = 'rescal' needs a reg above 0"),
+    (FIT + "--scorer sme_linear --method dmf", 1, "its matrices belong to method = 'shared'"),
     # places that cannot be written, found before the work begins
     ("fit {s}/absent.tsv --out {t}/no/m", 1, "does not exist; make it first"),
     ("fit {s}/absent.tsv --out {s}/good.tsv", 1, "is a file, and a model is a folder"),

@@ -164,7 +164,7 @@ def test_it_learns_what_is_planted(planted):
 
 def test_plain_steps_have_no_sums_and_learn_too(planted):
     losses = [r.loss for r in fitted(planted, max_epochs=60, patience=60, **PLAIN).info.rounds]
-    assert losses[-1] < 0.8 * losses[0]
+    assert losses[-1] < 0.9 * losses[0]
     layout = lay_out(partition(planted[0]), 300, reciprocal=True, views=None)
     state = initial_wave(layout, Config(**FORM, optimizer="sgd"))
     assert [x.shape[1] for x in state.rows[:3]] == [16, 1, 8]

@@ -100,6 +100,9 @@ def mistakes_are_one_line() -> None:
     assert said.stderr.count("\n") == 1, said.stderr
     assert "absent.tsv" in said.stderr, said.stderr
     assert not Path("other").exists()
+    # the study's file is in the wheel, its data are not here
+    said = command("study", "--paper", "--out", "study", exit_code=1)
+    assert "must hold one file train.*" in said.stderr, said.stderr
 
 
 def main() -> None:

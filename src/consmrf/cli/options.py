@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from consmrf.evaluation.options import EvaluationOptions
     from consmrf.graph.triples import Graph
 
-__all__ = ["Comparing", "Ranking", "Reading", "Settings", "described", "flag", "whole"]
+__all__ = ["Budgeting", "Comparing", "Ranking", "Reading", "Settings", "described", "flag", "whole"]
 
 
 def described(words: str) -> Parameter:
@@ -41,12 +41,17 @@ class Settings:
     """What may be set of a Config; None leaves the preset's value."""
 
     method: Annotated[
-        str | None, described("consensus (ConsMRF), or a baseline: shared (CD), independent, popularity")
+        str | None,
+        described(
+            "consensus (ConsMRF), or a baseline: shared (CD), independent, dmf, catsmf, rescal, popularity"
+        ),
     ] = None
     solver: Annotated[
-        str | None, described("wave: ours, the default; paper: Algorithms 1 and 2 as printed")
+        str | None, described("wave: ours, the default; paper: Algorithms 1 and 2 as printed (shared: SGD)")
     ] = None
-    scorer: Annotated[str | None, described("form of W_r: identity, diagonal, complex, full")] = None
+    scorer: Annotated[
+        str | None, described("form of W_r: identity, diagonal, complex, full; sme_linear, sme_bilinear")
+    ] = None
     loss: Annotated[str | None, described("what is minimised: softmax, bpr, logistic, squared")] = None
     losses: Annotated[
         list[str] | None, described("RELATION=LOSS, for a relation that has another; repeats")
@@ -59,6 +64,9 @@ class Settings:
     ] = None
     regulariser: Annotated[str | None, described("Ω: n3 or l2")] = None
     reg: Annotated[float | None, described("λ, its strength; too large, and the factors vanish")] = None
+    alpha: Annotated[
+        float | None, described("dmf, catsmf: how much the other relations count for a target, α")
+    ] = None
     reg_weight: Annotated[
         str | None,
         described("frequency: Ω counts at each fact of an entity; uniform: alike for all entities"),
@@ -233,3 +241,18 @@ class Comparing:
             confidence=self.confidence,
             seed=self.seed,
         )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Budgeting:
+    """What a study may take; None leaves what its file says."""
+
+    cores: Annotated[int | None, whole("cells at a time, each on one core")] = None
+    memory: Annotated[float | None, described("GiB that all running cells may need together")] = None
+    hours: Annotated[float | None, described("begin no cell after this long")] = None
+
+    def given(self) -> dict[str, float | int | None]:
+        """Hand on the budget as a study names its parts."""
+        seconds = None if self.hours is None else 3600 * self.hours
+        return {"cores": self.cores, "memory_gib": self.memory, "total_seconds": seconds}
