@@ -14,13 +14,16 @@ STAMP := $(VENV)/.installed-$(subst /,_,$(PYTHON))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check bench build smoke clean
+.PHONY: help demo study test check bench build smoke clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMP)-run ## learn a small social network, rank its missing links, write ./demo/
 	$(BIN)/consmrf demo
+
+study: $(STAMP)-run ## compare all methods on small graphs, write ./study/
+	$(BIN)/consmrf study --quick --out study
 
 test: $(STAMP)-test ## run the whole test-suite, a process per core (ARGS="-n0 -k name" narrows it, in one)
 	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
@@ -44,7 +47,7 @@ smoke: build ## install the wheel in an environment of its own and use it there
 	scripts/smoke $(PYTHON) dist/*.whl
 
 clean: ## remove what the other targets made (.venv stays)
-	rm -rf demo dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf demo study dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP)-run: pyproject.toml scripts/environment

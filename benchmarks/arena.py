@@ -17,6 +17,9 @@ Where there are several seeds, a query's value is its mean over the seeds. Inter
 percentiles over test triples (MRR, Hits@10: both sides of a triple are drawn together) or over (relation,
 subject) pairs (AUC, P@5, R@5). The verdict on wave is that of the interval of the paired difference. What
 another seed would change is in no interval; it is told beside them.
+
+Relation by relation wave is compared with CD and with the consensus that its own views depart from, in MRR,
+corrected for the number of relations.
 """
 
 from __future__ import annotations
@@ -41,7 +44,16 @@ from consmrf.evaluation.metrics import hit_at, reciprocal_rank
 from consmrf.evaluation.protocol import Evaluation, EvaluationOptions
 from consmrf.graph.triples import Graph
 from machine import Clock, cores
-from pairing import CONFIDENCE, Estimate, Verdict, at_least_as_good, better_than_all, estimate, paired
+from pairing import (
+    CONFIDENCE,
+    Estimate,
+    Verdict,
+    at_least_as_good,
+    better_than_all,
+    by_relation,
+    estimate,
+    paired,
+)
 from results import SHARED, Cell, Cells, Splits, read, source
 
 DATASETS = (
@@ -142,7 +154,15 @@ def make(folder: Path, config: Config, most: int, arrays: Path) -> Cell:
         protocol: consmrf.evaluate(result.model, asked, known=splits, protocol=protocol, options=OPTIONS)
         for protocol in ("full", "paper")
     }
-    _write(arrays, single_queries(found["full"], found["paper"]))
+    queries = single_queries(found["full"], found["paper"])
+    if config.solver == "wave" and config.method == "consensus":
+        model = result.model
+        shared = consmrf.Model(
+            *(model.vocabulary, model.known, model.predictor.consensus(), model.config, model.provenance)
+        )
+        told = consmrf.evaluate(shared, asked, known=splits, protocol="full", options=OPTIONS)
+        queries["consensus"] = both_ends(told)
+    _write(arrays, queries)
     return cell | {
         **{protocol: evaluation.to_dict() for protocol, evaluation in found.items()},
         "seconds_evaluation": clock.seconds(),
@@ -188,18 +208,22 @@ def sample(test: Graph, most: int, seed: int = 0) -> Graph:
 
 def single_queries(full: Evaluation, paper: Evaluation) -> Arrays:
     """Hand on the test triples with the ranks of both their ends, and the pairs with their list metrics."""
-    ranks, n = full.ranks, len(full.measured.relation)
-    sampled = paper.ranks
+    ranks, sampled = full.ranks, paper.ranks
     pairs = np.unique(np.stack([sampled.r, sampled.s], axis=1), axis=0)
     lists = paper.measured.expected["objects"]
     if len(pairs) != len(lists):
         raise AssertionError("the pairs of the ranks are not those that were measured")
     return {
-        "triples": np.stack([ranks.s, ranks.r, ranks.o], axis=1)[:n],
-        "ranks": ranks.rank.reshape(2, n).T,
+        "triples": np.stack([ranks.s, ranks.r, ranks.o], axis=1)[: len(full.measured.relation)],
+        "ranks": both_ends(full),
         "pairs": pairs,
         "lists": lists,
     }
+
+
+def both_ends(full: Evaluation) -> Values:
+    """Hand on the ranks [triples, 2] of the objects and of the subjects."""
+    return full.ranks.rank.reshape(2, len(full.measured.relation)).T
 
 
 def _write(path: Path, arrays: Arrays) -> None:
@@ -222,6 +246,7 @@ class Entrant:
     queries: Arrays  # triples, pairs
     values: dict[str, Values]  # by metric
     by_seed: dict[str, list[float]]  # by metric: the mean of each seed
+    consensus: Values | None = None  # MRR of wave's consensus, as in `values`
 
 
 def entrant(folder: Path, method: str, seeds: int, most: int) -> Entrant | None:
@@ -239,6 +264,7 @@ def entrant(folder: Path, method: str, seeds: int, most: int) -> Entrant | None:
         {key: loaded[0][key] for key in ("triples", "pairs")},
         {metric: np.mean([values[metric] for values in each], axis=0) for metric in METRICS},
         {metric: [float(np.mean(values[metric])) for values in each] for metric in METRICS},
+        np.mean([_mrr(arrays["consensus"]) for arrays in loaded], axis=0) if method == "wave" else None,
     )
 
 
@@ -252,9 +278,13 @@ def values_of(arrays: Arrays) -> dict[str, Values]:
     ranks = arrays["ranks"]
     return {
         **{metric: arrays["lists"][:, column] for metric, column in LISTS.items()},
-        "MRR": reciprocal_rank(ranks).mean(axis=1),
+        "MRR": _mrr(ranks),
         "Hits@10": hit_at(ranks, 10).mean(axis=1),
     }
+
+
+def _mrr(ranks: Values) -> Values:
+    return reciprocal_rank(ranks).mean(axis=1)
 
 
 def entrants_of(dataset: str, asked: argparse.Namespace) -> dict[str, Entrant]:
@@ -278,6 +308,23 @@ def judge(entrants: dict[str, Entrant]) -> dict[str, dict[str, Estimate]]:
     return {rival: differences(entrants["wave"], entrants[rival]) for rival in RIVALS if rival in entrants}
 
 
+def relation_by_relation(entrants: dict[str, Entrant]) -> dict[str, dict[Verdict, int]]:
+    """Hand on how many relations wave ranks better, as well and worse than its own consensus, and than CD."""
+    if "wave" not in entrants:
+        return {}
+    wave = entrants["wave"]
+    rivals = {
+        "its own consensus": wave.consensus,
+        "CD": entrants["cd"].values["MRR"] if "cd" in entrants else None,
+    }
+    relations = wave.queries["triples"][:, 1]
+    return {
+        name: by_relation(wave.values["MRR"], values, relations)
+        for name, values in rivals.items()
+        if values is not None
+    }
+
+
 # -- tables
 
 
@@ -295,6 +342,12 @@ def describe(dataset: str, asked: argparse.Namespace) -> str:
         lines += ["", _line("wave −", *JUDGED), _rule(1 + len(JUDGED))]
         for rival, found in judged.items():
             lines.append(_line(TITLES[rival], *(_difference(found[metric]) for metric in JUDGED)))
+    by_rival = relation_by_relation(entrants)
+    if by_rival:
+        heads = ("wave's MRR, relation by relation, beside", "relations tested", *(v.value for v in Verdict))
+        lines += ["", _line(*heads), _rule(len(heads))]
+        for rival, counts in by_rival.items():
+            lines.append(_line(rival, sum(counts.values()), *(counts[verdict] for verdict in Verdict)))
     return "\n".join(lines)
 
 
@@ -343,7 +396,20 @@ def tables(asked: argparse.Namespace) -> str:
         dataset: {rival: [found[metric].verdict for metric in JUDGED] for rival, found in each.items()}
         for dataset, each in judged.items()
     }
-    return "\n\n".join([*parts, summary(verdicts)]) + "\n"
+    counted = [relation_by_relation(entrants_of(dataset, asked)) for dataset in asked.datasets]
+    return "\n\n".join([*parts, summary(verdicts), *_added_up(counted)]) + "\n"
+
+
+def _added_up(counted: Sequence[Mapping[str, Mapping[Verdict, int]]]) -> list[str]:
+    """Hand on, for each rival, what its relations come to on all datasets."""
+    told = []
+    for rival in dict.fromkeys(name for each in counted for name in each):
+        sums = {
+            verdict: sum(each[rival][verdict] for each in counted if rival in each) for verdict in Verdict
+        }
+        parts = ", ".join(f"{sums[verdict]} {verdict.value}" for verdict in Verdict)
+        told.append(f"Relation by relation beside {rival}, in MRR, corrected within each dataset: {parts}.")
+    return told
 
 
 def summary(verdicts: Mapping[str, Mapping[str, Sequence[Verdict]]]) -> str:

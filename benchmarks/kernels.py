@@ -28,9 +28,10 @@ from pathlib import Path
 import numpy as np
 
 import consmrf
-from consmrf.config import SCORERS, Config
+from consmrf.config import Config
 from consmrf.consensus.average import mean_change, update_z
 from consmrf.consensus.local import LocalProblem, Workspace, compiled, local_problems, steps, update_aw
+from consmrf.consensus.scorers import SCORERS
 from consmrf.consensus.state import ConsensusState, initial_state
 from consmrf.graph.partition import Partition, partition
 from consmrf.graph.triples import Graph

@@ -14,7 +14,7 @@ import pytest
 import arena
 import consmrf
 from child import FailedError, in_child, memory, peak_memory
-from pairing import Estimate, Verdict, at_least_as_good, better_than_all, estimate, paired
+from pairing import Estimate, Verdict, at_least_as_good, better_than_all, by_relation, estimate, paired
 from problems import planted_graph
 
 BETTER, TIED, WORSE = Verdict.BETTER, Verdict.TIED, Verdict.WORSE
@@ -80,6 +80,24 @@ def test_what_verdicts_add_up_to() -> None:
     assert not better_than_all({"a": [BETTER, BETTER], "b": [BETTER, TIED]})
 
 
+def test_relations_that_differ_are_found_one_by_one_and_chance_is_not() -> None:
+    relations = np.repeat(np.arange(40), [30] * 20 + [400] * 20)
+    ours, theirs = noisy(5, len(relations))
+    found = by_relation(ours, theirs, relations)
+    assert found == {BETTER: 0, TIED: 40, WORSE: 0}
+    planted = ours + 0.1 * np.isin(relations, (3, 25, 26)) - 0.1 * (relations == 30)
+    assert by_relation(planted, theirs, relations) == {BETTER: 3, TIED: 36, WORSE: 1}
+    few = relations == 3
+    few[np.flatnonzero(few)[5:]] = False  # five rows of one relation prove nothing
+    assert sum(by_relation(planted[few], theirs[few], relations[few]).values()) == 0
+
+
+def test_false_findings_stay_rare_however_many_relations() -> None:
+    relations = np.repeat(np.arange(200), 12)
+    runs = [by_relation(*noisy(seed, 2400), relations) for seed in range(10)]
+    assert sum(run[BETTER] + run[WORSE] > 0 for run in runs) <= 3
+
+
 def test_the_summary_counts_whole_datasets_only() -> None:
     won = dict.fromkeys(arena.RIVALS, (BETTER, BETTER))
     text = arena.summary(
@@ -125,6 +143,7 @@ def test_a_cell_is_made_once_and_again_when_asked_otherwise(
     assert made == [50, 60]
     there = arena.entrants_of("planted", asked)
     assert list(there) == ["popularity"]
+    assert arena.relation_by_relation(there) == {}
     cell = there["popularity"].cells[0]
     for metric, name in (("MRR", "mrr"), ("Hits@10", "hits@10")):
         assert there["popularity"].by_seed[metric][0] == pytest.approx(cell["full"]["both"][name])
@@ -133,6 +152,22 @@ def test_a_cell_is_made_once_and_again_when_asked_otherwise(
     assert len(there["popularity"].queries["triples"]) == 60
     asked.most = 50
     assert arena.entrants_of("planted", asked) == {}
+
+
+def test_a_cell_of_wave_holds_what_its_consensus_ranks(
+    asked: argparse.Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = consmrf.Config(dim=8, negatives=32, max_epochs=6, threads=1)  # a form that other tests compile
+    monkeypatch.setattr(arena, "configuration", lambda *_: small)
+    monkeypatch.setattr(arena, "in_child", lambda make, *given: make(*given))
+    arena.finish("planted", "wave", 0, arena.Cells(asked.out / "planted"), asked)
+    there = arena.entrants_of("planted", asked)
+    wave = there["wave"]
+    assert wave.consensus is not None
+    assert wave.consensus.shape == wave.values["MRR"].shape
+    assert 0 < wave.consensus.mean() < wave.values["MRR"].mean()
+    assert sum(arena.relation_by_relation(there)["its own consensus"].values()) == 2
+    assert "Relation by relation beside its own consensus" in arena.tables(asked)
 
 
 def test_a_failing_cell_is_told_and_loses_no_other(

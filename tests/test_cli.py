@@ -227,6 +227,26 @@ def test_the_papers_protocol_and_its_options(capsys, files, tmp_path):
     assert "against 7 sampled objects" in out
 
 
+def test_a_sample_says_what_it_was_drawn_from(capsys, files, tmp_path):
+    asked = ["evaluate", files / "model", files / "test.tsv", "--json", tmp_path / "e.json"]
+    out = done(capsys, *asked, "--sample", "20", "--html", tmp_path / "e.html")
+    told = json.loads((tmp_path / "e.json").read_text())
+    whole = len(read_triples(files / "test.tsv"))
+    assert (told["triples"]["scored"], told["triples"]["drawn_from"]) == (20, whole)
+    assert f"20 triples scored, drawn from {whole:,}, each relation its share" in out
+    assert "ap" not in told["both"]
+
+
+def test_drawn_candidates_print_the_auc_alone(capsys, files, tmp_path):
+    asked = ["evaluate", files / "model", files / "test.tsv", "--json", tmp_path / "e.json"]
+    out = done(capsys, *asked, "--auc-candidates", "9", "--threads", "2", "--html", tmp_path / "e.html")
+    told = json.loads((tmp_path / "e.json").read_text())
+    assert set(told["both"]) == {"auc", "count"}
+    assert "9 of them drawn for each query, for AUC alone" in out
+    assert "AUC" in out
+    assert "MRR" not in out
+
+
 def test_one_side_and_every_relation(capsys, files):
     out = done(capsys, "evaluate", files / "model", files / "test.tsv", "--sides", "subjects", "--relations")
     assert "\nsubjects: model" in out
@@ -246,7 +266,7 @@ def test_sides_can_be_named_one_by_one(capsys, files, tmp_path):
         out = done(capsys, *asked, *words)
         told = json.loads((tmp_path / "e.json").read_text())
         assert views & told.keys() == expected
-        assert ("relations: model" in out) == ("relations" in words)
+        assert ("\nrelations: model" in out) == ("relations" in words)
         assert ("Hits@5%" in out) == ("relations" in words)
 
 
@@ -297,7 +317,7 @@ def ranks(files):
 
 
 def test_compare_says_what_differs(capsys, ranks, tmp_path):
-    out = done(capsys, "compare", *ranks, "--repeats", 500, "--json", tmp_path / "c.json")
+    out = done(capsys, "compare", *ranks, "--flips", 500, "--json", tmp_path / "c.json")
     told = json.loads((tmp_path / "c.json").read_text())
     one, other = (pl.read_parquet(path) for path in ranks)
     mrr = told["views"]["both"]["mrr"]
@@ -310,7 +330,7 @@ def test_compare_says_what_differs(capsys, ranks, tmp_path):
     for relation, own in told["relations"].items():
         assert f"\n{relation} " in out
         assert own["p"] <= own["p_holm"]
-    assert out == done(capsys, "compare", *ranks, "--repeats", 500)
+    assert out == done(capsys, "compare", *ranks, "--flips", 500)
 
 
 def test_compare_takes_text_and_writes_a_page(capsys, ranks, tmp_path):
@@ -318,7 +338,7 @@ def test_compare_takes_text_and_writes_a_page(capsys, ranks, tmp_path):
     few.write_csv(tmp_path / "few.csv")
     out = done(
         capsys,
-        *("compare", ranks[0], tmp_path / "few.csv", "--repeats", 200, "--html", tmp_path / "c.html"),
+        *("compare", ranks[0], tmp_path / "few.csv", "--flips", 200, "--html", tmp_path / "c.html"),
         *("--metric", "hits@10", "--relations", "--seed", 3, "--confidence", 0.9),
     )
     total = len(pl.read_parquet(ranks[0]))
@@ -333,12 +353,12 @@ def test_compare_takes_text_and_writes_a_page(capsys, ranks, tmp_path):
 def test_two_files_of_one_name_are_told_apart(capsys, ranks, tmp_path):
     (tmp_path / "model.ranks").write_bytes(ranks[0].read_bytes())
     out = done(
-        capsys, "compare", ranks[0], tmp_path / "model.ranks", "--repeats", 100, "--html", tmp_path / "h"
+        capsys, "compare", ranks[0], tmp_path / "model.ranks", "--flips", 100, "--html", tmp_path / "h"
     )
     assert f"only in {ranks[0]}" in out
     assert f"only in {tmp_path / 'model.ranks'}" in out
     assert "Every answer has the same rank in both." in (tmp_path / "h").read_text()
-    assert f"only in {ranks[0]} (first)" in done(capsys, "compare", ranks[0], ranks[0], "--repeats", 100)
+    assert f"only in {ranks[0]} (first)" in done(capsys, "compare", ranks[0], ranks[0], "--flips", 100)
 
 
 # -- predict

@@ -20,7 +20,7 @@ from consmrf.evaluation.significance import Verdict, holm, sign_flip
 from table_model import TableModel, graph_of
 
 E, R = 50, 5
-QUICK = ComparisonOptions(repeats=500)
+QUICK = ComparisonOptions(flips=500, resamples=500)
 TEST = np.random.default_rng(1).integers(0, [E, R, E], (240, 3)).astype(np.int32)
 
 
@@ -184,7 +184,7 @@ def test_intervals_cover_the_true_difference() -> None:
         )
 
     rng, covered = np.random.default_rng(8), 0
-    options = ComparisonOptions(repeats=200, confidence=0.9)
+    options = ComparisonOptions(flips=100, resamples=200, confidence=0.9)
     for _ in range(120):
         one, other = frame(rng), frame(rng)
         told = compare(one, other, options=options).views["objects"]["mrr"]
@@ -194,7 +194,7 @@ def test_intervals_cover_the_true_difference() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings_", [{"metric": "best"}, {"repeats": 10}, {"repeats": True}, {"seed": -1}, {"confidence": 1}]
+    "settings_", [{"metric": "best"}, {"flips": 10}, {"resamples": True}, {"seed": -1}, {"confidence": 1}]
 )
 def test_settings_out_of_range(settings_: dict[str, object]) -> None:
     with pytest.raises(SettingError, match=next(iter(settings_))):

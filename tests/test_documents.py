@@ -57,7 +57,7 @@ def after_the_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_the_readmes_commands_work(after_the_demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [line for block in fenced("sh") for line in block.splitlines() if line.startswith("consmrf ")]
-    assert {shlex.split(line)[1] for line in lines} == {"fit", "evaluate", "predict", "info"}
+    assert {shlex.split(line)[1] for line in lines} == {"fit", "evaluate", "compare", "predict", "info"}
     for line in lines:
         assert cli.main(shlex.split(line)[1:]) == 0, line
         assert capsys.readouterr().err == "", line

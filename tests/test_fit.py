@@ -273,8 +273,8 @@ def test_a_solver_gives_its_defaults_and_the_papers_knows_its_own_only():
     assert Config(method="independent") == Config(method="independent", solver="paper")
     with pytest.raises(SettingError, match="negatives = 5: solver = 'paper' knows 1 only"):
         Config(solver="paper", negatives=5)
-    with pytest.raises(SettingError, match="method = 'shared'"):
-        Config(solver="paper", method="shared")
+    with pytest.raises(SettingError, match="regulariser = 'n3': method = 'shared' knows 'l2' only"):
+        Config(solver="paper", method="shared", regulariser="n3")
     with pytest.raises(SettingError, match="reciprocal = 1: must be True or False"):
         Config(reciprocal=1)
     assert Config(max_epochs=9, inner_epochs=2).max_rounds == 9

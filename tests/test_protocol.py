@@ -427,10 +427,9 @@ def test_protocols_that_do_not_exist_or_do_not_fit() -> None:
     model = table_model()
     with pytest.raises(SettingError, match="protocol = 'raw': must be one of full, paper"):
         evaluate(model, graph_of(model, TEST), protocol="raw")
-    with pytest.raises(SettingError, match="must name objects"):
-        evaluate(
-            model, graph_of(model, TEST), protocol="paper", options=EvaluationOptions(sides=("subjects",))
-        )
+    for sides in (("subjects",), ("objects", "relations")):
+        with pytest.raises(SettingError, match="must name objects and not relations"):
+            evaluate(model, graph_of(model, TEST), protocol="paper", options=EvaluationOptions(sides=sides))
 
 
 # -- saved ranks

@@ -23,6 +23,8 @@ PUBLIC = {
     "consensus.solve": {"Info", "Round", "Status"},
     "errors": set(errors.__all__),
     "evaluation.audit.audit": {"Audit", "AuditOptions", "Cleaned", "audit", "without_leaks"},
+    "evaluation.comparison": {"Comparison", "ComparisonOptions", "compare"},
+    "evaluation.saved_ranks": {"read_ranks"},
     "evaluation.protocol": {"Evaluation", "EvaluationOptions", "evaluate"},
     "fit": {"Result", "estimate_memory", "fit"},
     "graph.split": {"Split", "folds", "split"},

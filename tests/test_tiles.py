@@ -48,7 +48,11 @@ def make_factors(
     )
     if plain:
         return factors
-    return replace(factors, b=draw(n, 2), delta_b=draw(len(entities)), log_share=draw(n, 2), beta=draw(views))
+    intercepts = {"b": draw(n, 2), "delta_b": draw(len(entities)), "log_share": draw(n, 2)}
+    if reciprocal:
+        return replace(factors, beta=draw(views), **intercepts)
+    # one view ranks both sides, with intercepts and weights of counts for each
+    return replace(factors, beta=draw(2 * views), subject_b=draw(len(entities)), **intercepts)
 
 
 def dense_scores(factors, relation, side):
@@ -63,10 +67,12 @@ def dense_scores(factors, relation, side):
     offset = np.zeros(len(a))
     if len(factors.b):
         offset += factors.b[:, side]
-        offset += factors.beta[view].astype(np.float64) * factors.log_share[:, side]
-        if side == 0 or turned:
-            own = slice(factors.delta_indptr[view], factors.delta_indptr[view + 1])
-            offset[factors.delta_rows[own]] += factors.delta_b[own]
+        beta = factors.beta[view if side == 0 or turned else R + view]
+        offset += np.float64(beta) * factors.log_share[:, side]
+        own = slice(factors.delta_indptr[view], factors.delta_indptr[view + 1])
+        offset[factors.delta_rows[own]] += (factors.delta_b if side == 0 or turned else factors.subject_b)[
+            own
+        ]
     return scores + offset
 
 
@@ -203,7 +209,7 @@ def test_entities_with_the_same_rows_are_equal(reciprocal, dtype):
     thrice = {name: np.tile(getattr(once, name), (3, 1)) for name in ("z", "b", "log_share")}
     views = [once.own(v) for v in range(len(once.w))]
     thrice["delta_rows"] = np.concatenate([once.delta_rows[v] + i * 300 for v in views for i in range(3)])
-    for name in ("delta", "delta_b"):
+    for name in ("delta", "delta_b") if reciprocal else ("delta", "delta_b", "subject_b"):
         thrice[name] = np.concatenate([getattr(once, name)[v] for v in views for _ in range(3)])
     factors = replace(once, delta_indptr=once.delta_indptr * 3, **thrice)
     test = random_triples(400, 300)
@@ -251,10 +257,14 @@ def test_scores_that_are_not_finite_have_no_rank(bad, side):
         spoilt = array.copy()
         spoilt[-1, 2] = bad
         broken = replace(factors, **{"z" if array is factors.z else "delta": spoilt})
-        # the last row of Δ is of the last view, that of relation 4
-        asked = queries(np.array([[3, 4, 5]], np.int32), [], side, 60)
-        with pytest.raises(InputError, match=rf"scores of {side} for relation 'likes' are not all finite"):
-            rank(broken, asked, labels=["a", "b", "c", "d", "likes"])
+        entity = int(factors.delta_rows[-1]) if array is factors.delta else 59
+        for triple in ([3, 4, 5], [entity, 4, 5], [5, 4, entity], [entity, 4, entity]):
+            # the last row of Δ is of the last view, that of relation 4
+            asked = queries(np.array([triple], np.int32), [], side, 60)
+            with pytest.raises(
+                InputError, match=rf"scores of {side} for relation 'likes' are not all finite"
+            ):
+                rank(broken, asked, labels=["a", "b", "c", "d", "likes"])
 
 
 def test_memory_stays_under_the_limit():
@@ -269,6 +279,31 @@ def test_memory_stays_under_the_limit():
     finally:
         tracemalloc.stop()
     assert peak < limit << 20
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("reciprocal", [False, True])
+def test_wanted_scores_are_those_of_dense_views(side, reciprocal):
+    n = 1500  # more than are gathered at once
+    factors = make_factors(11, "complex", np.float64, reciprocal, n=n)
+    test = random_triples(60, n)
+    asked = queries(test, [], SIDES[side], n)
+    rng = np.random.default_rng(0)
+    wanted = [rng.permutation(n)[:size] for size in rng.choice([0, 1, 7, n], len(asked))]
+    runs = [
+        dict(
+            tiles.score_wanted(
+                *(factors, asked, wanted.__getitem__, n), memory_mib=memory, threads=threads, labels=()
+            )
+        )
+        for memory, threads in ((512, 3), (1, 1))
+    ]
+    assert sorted(runs[0]) == list(range(len(asked)))
+    tables = {r: dense_scores(factors, r, side) for r in set(test[:, 1].tolist())}
+    for query, scores in runs[0].items():
+        np.testing.assert_array_equal(runs[1][query], scores)
+        exact = tables[int(asked.relation[query])][asked.given[query]][wanted[query]]
+        np.testing.assert_allclose(scores, exact, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("side", SIDES)

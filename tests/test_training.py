@@ -43,7 +43,7 @@ def test_known_facts_and_repeated_draws_are_no_negatives():
 
 
 def test_a_pool_that_holds_all_entities_is_all_of_them():
-    trained = Trained("diagonal", "softmax", CONSENSUS, pool=64)
+    trained = Trained("diagonal", "softmax", CONSENSUS, negatives=64)
     assert trained.state.form.exhaustive
     assert set(trained.pool.tolist()) == set(range(30))
     assert not trained.numbers.boost.any()

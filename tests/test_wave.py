@@ -20,7 +20,7 @@ from consmrf.consensus.solve import Status
 from consmrf.consensus.wave import initial_wave
 from consmrf.engine.waves import Waves
 from consmrf.evaluation.ranking import ValidationScore
-from consmrf.evaluation.selection import BETAS, TAUS, choose
+from consmrf.evaluation.selection import GRIDS, Mix, choose
 from consmrf.graph.partition import partition
 from problems import graph_of, planted_graph, random_graph
 
@@ -125,8 +125,8 @@ def test_without_reciprocal_relations_subjects_are_ranked_by_the_same_parameters
     assert len(model.predictor.w) == 4
     s, r, o = model.entities[3], model.relations[2], model.entities[50]
     forward, backward = model.score_objects(s, r)[50], model.score_subjects(r, o)[3]
-    own = model.predictor.delta_rows[model.predictor._own(2)]
-    b = model.predictor.b[50, 0] + sum(model.predictor.delta_b[model.predictor._own(2)][own == 50])
+    own = model.predictor.delta_rows[model.predictor.own(2)]
+    b = model.predictor.b[50, 0] + sum(model.predictor.delta_b[model.predictor.own(2)][own == 50])
     s, r, _ = planted[0].triples.T
     share = (np.sum(s == 3) + 0.5) / (len(s) + 60)
     prior = np.log(np.sum((s == 3) & (r == 2)) + 20 * share)
@@ -167,7 +167,7 @@ def test_scores_are_those_of_the_definition(planted):
     predictor = fitted(train, test, max_epochs=12).model.predictor
     for turned, r in ((False, 1), (True, 2)):
         at = r + 4 * turned
-        view, own = predictor.view(at).astype(np.float64), predictor._own(at)
+        view, own = predictor.view(at).astype(np.float64), predictor.own(at)
         half = 4
         a = view[:, :half] + 1j * view[:, half:]
         w = predictor.w[at][:half] + 1j * predictor.w[at][half:]
@@ -223,25 +223,104 @@ def test_merging_adds_growth_first_and_then_steps_in_the_new_metric():
     np.testing.assert_array_equal(target[rest], before[rest])
 
 
+def last(mixes):
+    *_, mix = mixes
+    return mix
+
+
 def test_a_relation_departs_only_where_its_own_queries_show_that_it_helps():
     rng = np.random.default_rng(0)
-    relations = np.repeat([0, 1, 2], [400, 400, 8]).astype(np.int32)
+    relations = np.repeat([0, 1, 2], [400, 400, 8])
     base = rng.integers(5, 50, size=len(relations)).astype(float)
 
-    def ranks(tau, beta):
-        found = base + 3 * beta  # counts harm
-        if tau == 1.0:
-            found = np.where(relations == 1, base * 2, np.maximum(base / 3, 1)) + 3 * beta
-        return found
+    def ranks(mix):  # a departure helps all but relation 1, which it harms; counts harm
+        tau, beta = mix.tau[relations], mix.beta[relations]
+        return np.maximum(np.where(relations == 1, base * (1 + tau), base * (1 - 0.6 * tau)), 1) + 3 * beta
 
-    choice = choose(ranks, relations, 3, 1000)
-    assert choice.pooled == (1.0, 0.0)
-    assert choice.tau[0] == 1.0
-    assert choice.tau[1] < 1.0
-    assert choice.tau[2] == 1.0  # too few queries to say otherwise
-    assert not choice.beta.any()
-    assert 0.0 in TAUS
-    assert 0.0 in BETAS
+    mix = last(choose(ranks, relations, np.zeros(3, np.intp), 1000))
+    assert mix.tau[0] == max(GRIDS["tau"])
+    assert mix.tau[1] == 0.0
+    assert mix.tau[2] > 0.5  # few queries, all of them for it
+    assert not mix.beta.any()
+    assert all(0.0 in values for values in GRIDS.values())
+
+
+def test_what_a_few_queries_say_is_held_against_what_all_relations_say():
+    rng = np.random.default_rng(1)
+    relations = np.repeat(np.arange(60), 6)
+    base = rng.integers(2, 60, size=len(relations)).astype(float)
+    luck = rng.integers(-1, 2, size=len(relations))
+
+    def ranks(mix):  # relations do not differ: departing helps a little, up to chance
+        tau = mix.tau[relations]
+        return np.maximum(base + tau * (luck - 0.5), 1) + mix.beta[relations]
+
+    mix = last(choose(ranks, relations, np.zeros(60, np.intp), 1000))
+    assert np.count_nonzero(mix.tau == mix.tau[0]) >= 55
+    assert mix.tau.min() > 0
+
+
+def test_no_relation_is_significantly_worse_than_its_consensus_on_new_queries():
+    """Relations differ: departing helps some and harms others. Chosen on 30 queries each, judged on 300."""
+    rng = np.random.default_rng(4)
+    effect = rng.normal(0.1, 0.4, 80)
+
+    def queries(each):
+        relations = np.repeat(np.arange(80), each)
+        base = rng.lognormal(2, 1, len(relations)) + 1
+        noise = rng.normal(0, 0.3, len(relations))
+
+        def ranks(mix):
+            tau, beta = mix.tau[relations], mix.beta[relations]
+            return np.maximum(base * np.exp(-tau * (effect[relations] + noise) + beta), 1)
+
+        return relations, ranks
+
+    mix = last(choose(queries(30)[1], queries(30)[0], np.zeros(80, np.intp), 1000))
+    relations, ranks = queries(300)
+    gain = 1 / ranks(mix) - 1 / ranks(replace(mix, tau=np.zeros(80)))
+    means = np.bincount(relations, gain) / 300
+    errors = np.array([gain[relations == r].std() for r in range(80)]) / np.sqrt(300)
+    assert (means >= -3.5 * errors).all()  # 80 relations: one in 50 such runs is below by chance
+    assert gain.mean() > 5 * gain.std() / np.sqrt(len(gain))
+    everybody = 1 / ranks(replace(mix, tau=np.ones(80))) - 1 / ranks(replace(mix, tau=np.zeros(80)))
+    assert gain.mean() > everybody.mean()
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_one_relation_has_the_shares_that_are_best_for_its_queries(seed):
+    rng = np.random.default_rng(seed)
+    table = {name: rng.uniform(1, 30, (len(values), 80)) for name, values in GRIDS.items()}
+
+    def ranks(mix):
+        return 1 + sum(table[name][values.index(getattr(mix, name)[0])] for name, values in GRIDS.items())
+
+    def gain(mix):
+        found = ranks(mix)
+        return (1 / found / scale[0] - found / 1000 / scale[1]).mean()
+
+    mix = Mix.even(1, 1.0, 1.0, 0.0)
+    scale = (1 / ranks(mix)).std(), (ranks(mix) / 1000).std()
+    relations, sides = np.zeros(80, np.intp), np.zeros(1, np.intp)
+    for (name, values), chosen in zip(GRIDS.items(), choose(ranks, relations, sides, 1000), strict=True):
+        tried = [replace(mix, **{name: np.array([value])}) for value in values]
+        assert gain(chosen) == pytest.approx(max(map(gain, tried)))
+        mix = chosen
+
+
+def test_sides_that_differ_have_shares_of_their_own():
+    relations = np.repeat(np.arange(8), 100)
+    base = np.random.default_rng(2).integers(5, 50, size=800).astype(float)
+
+    def ranks(mix):  # counts help objects and harm subjects
+        return base * np.where(
+            relations < 4, 1 - 0.4 * np.minimum(mix.beta[relations], 1), 1 + mix.beta[relations]
+        )
+
+    mix = last(choose(ranks, relations, np.arange(8) // 4, 1000))
+    assert (mix.beta[:4] >= 1).all()
+    assert not mix.beta[4:].any()
 
 
 def test_mixed_counts_are_the_logarithms_they_are_said_to_be():
@@ -249,7 +328,7 @@ def test_mixed_counts_are_the_logarithms_they_are_said_to_be():
     layout = lay_out(partition(graph), 20, reciprocal=True, views=None)
     factors = fitted(graph, max_epochs=2).model.predictor
     beta = np.array([0.5, 0.0, 2.0, 1.0])
-    mixed = Counted.of(layout).mixed(factors, np.ones(4), beta)
+    mixed = Counted.of(layout).mixed(factors, np.ones(4), np.ones(4), beta)
     s, r, o = graph.triples.T
     for relation, side, ends in ((0, "object", o), (0, "subject", s), (1, "subject", s)):
         shares = (np.bincount(ends, minlength=20) + 0.5) / (len(ends) + 10)
@@ -281,6 +360,27 @@ def test_an_interrupt_keeps_the_best_round(planted):
     assert result.info.status is Status.INTERRUPTED
     assert len(result.info.rounds) == 3
     assert result.info.best_round > 0
+
+
+def test_deciding_what_is_kept_ends_with_the_time_and_with_an_interrupt(planted, monkeypatch):
+    plain, asked = ValidationScore.ranks, []
+
+    def interrupted(*arguments):
+        asked.append(1)
+        if len(asked) == 6:  # five rounds of training are validated
+            raise KeyboardInterrupt
+        return plain(*arguments)
+
+    monkeypatch.setattr(ValidationScore, "ranks", interrupted)
+    result = fitted(*planted, max_epochs=5)
+    assert result.info.status is Status.INTERRUPTED
+    assert len(result.info.rounds) == 5
+    assert len(asked) == 6
+    asked.clear()
+    late = fitted(*planted, max_seconds=1e-6)
+    assert late.info.status is Status.MAX_SECONDS
+    assert len(asked) == 1
+    assert not late.model.predictor.beta.any()
 
 
 def test_values_that_are_not_finite_are_named(planted):

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
         UnknownLabelError,
     )
     from consmrf.evaluation.audit.audit import Audit, AuditOptions, Cleaned, audit, without_leaks
+    from consmrf.evaluation.comparison import Comparison, ComparisonOptions, compare
     from consmrf.evaluation.protocol import Evaluation, EvaluationOptions, evaluate
+    from consmrf.evaluation.saved_ranks import read_ranks
     from consmrf.fit import Result, estimate_memory, fit
     from consmrf.graph.split import Split, folds, split
     from consmrf.graph.triples import Graph, read_triples, write_triples
@@ -39,6 +41,8 @@ __all__ = [
     "Audit",
     "AuditOptions",
     "Cleaned",
+    "Comparison",
+    "ComparisonOptions",
     "Config",
     "ConsmrfError",
     "DataError",
@@ -60,10 +64,12 @@ __all__ = [
     "Vocabulary",
     "__version__",
     "audit",
+    "compare",
     "estimate_memory",
     "evaluate",
     "fit",
     "folds",
+    "read_ranks",
     "read_triples",
     "split",
     "without_leaks",
@@ -80,7 +86,9 @@ _HOME = {
             "ModelFileError OutputError SettingError UnknownLabelError"
         ),
         "evaluation.audit.audit": "Audit AuditOptions Cleaned audit without_leaks",
+        "evaluation.comparison": "Comparison ComparisonOptions compare",
         "evaluation.protocol": "Evaluation EvaluationOptions evaluate",
+        "evaluation.saved_ranks": "read_ranks",
         "fit": "Result estimate_memory fit",
         "graph.split": "Split folds split",
         "graph.triples": "Graph read_triples write_triples",

@@ -11,9 +11,9 @@ from consmrf.errors import SettingError
 
 __all__ = ["PRESETS", "Config"]
 
-METHODS = ("consensus", "shared", "independent", "popularity")
-SOLVERS = ("wave", "paper")
-SCORERS = ("identity", "diagonal", "complex", "full")
+METHODS = ("consensus", "shared", "independent", "dmf", "catsmf", "rescal", "popularity")
+SOLVERS = ("wave", "paper", "als")
+SCORERS = ("identity", "diagonal", "complex", "full", "sme_linear", "sme_bilinear")
 LOSSES = ("softmax", "bpr", "logistic", "squared")
 REGULARISERS = ("n3", "l2")
 REG_WEIGHTS = ("frequency", "uniform")
@@ -30,11 +30,11 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "learning_rate": 0.1,
         "regulariser": "n3",
         "reg": 0.1,
-        "rho": 1.0,
+        "rho": 10.0,
         "negatives": 256,
         "max_epochs": 60,
         "tol": 0.0,
-        "patience": 3,
+        "patience": 5,
         "reciprocal": True,
     },
     "paper": {
@@ -50,7 +50,22 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "patience": 5,
         "reciprocal": False,
     },
+    "als": {
+        "scorer": "full",
+        "loss": "squared",
+        "learning_rate": 0.1,
+        "regulariser": "l2",
+        "reg": 1.0,
+        "rho": 0.0,
+        "negatives": 1,
+        "max_epochs": 50,
+        "tol": 1e-6,
+        "patience": 3,
+        "reciprocal": False,
+    },
 }
+# Methods that have a solver of their own, whatever is asked for.
+_SOLVER_OF = {"independent": "paper", "dmf": "paper", "catsmf": "paper", "rescal": "als"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,20 +75,22 @@ class Config:
     A setting that is not given has the default of its solver; `wave / paper` in the comments.
     """
 
-    method: str = "consensus"  # consensus (ConsMRF), or a baseline: shared (CD), independent, popularity
-    solver: str = "wave"  # wave: ours; paper: Algorithms 1 and 2 as printed
+    # consensus (ConsMRF), or a baseline: shared (CD), independent, dmf, catsmf, rescal, popularity
+    method: str = "consensus"
+    solver: str = "wave"  # wave: ours; paper: Algorithms 1 and 2 as printed; als: RESCAL's least squares
     scorer: str = _DEFAULT  # the form of W_r: identity (CMF), diagonal (CD/PARAFAC), complex, full (RESCAL)
     loss: str = _DEFAULT  # L_r: softmax, bpr, logistic or squared / bpr
-    losses: Mapping[str, str] | tuple[tuple[str, str], ...] | None = (
-        None  # L_r of relations that have another
-    )
+    losses: Mapping[str, str] | tuple[tuple[str, str], ...] | None = None  # L_r where it is another
     dim: int = 50  # k
     learning_rate: float = _DEFAULT  # η, the step: 0.1 / 0.5
     optimizer: str = "adagrad"  # adagrad; or sgd, plain steps without sums of squares (wave, few negatives)
     regulariser: str = _DEFAULT  # Ω: n3 or l2 / l2
     reg: float = _DEFAULT  # λ: 0.1 / 0.005
     reg_weight: str = "frequency"  # Ω counts at each fact that touches an entity, or is uniform over entities
-    rho: float = _DEFAULT  # ρ: 1 in all for an entity of a relation / 0.0005 in every step
+    # dmf, catsmf: α_{t,r}, how much a fact of an auxiliary relation r counts where t is the target; a number
+    # for all, {target: {auxiliary: α}}, or rows of numbers in the order of the relations' labels
+    alpha: float | Mapping[str, Mapping[str, float]] | tuple[tuple[Any, ...], ...] = 0.25
+    rho: float = _DEFAULT  # ρ: 10 in all for an entity of a relation / 0.0005 in every step
     negatives: int = _DEFAULT  # objects that a fact is ranked against in a step: 256 / 1
     sampling: str = "uniform"  # where they are drawn from: uniform, degree, or the relation's own range
     reciprocal: bool = _DEFAULT  # whether subjects are ranked by an inverse relation with a view of its own
@@ -92,8 +109,9 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.solver in SOLVERS:
-            # relations that share nothing are trained by the paper's local algorithm
-            solver = "paper" if self.method == "independent" else self.solver
+            solver = _SOLVER_OF.get(self.method, self.solver)
+            if solver == "wave" and str(self.scorer).startswith("sme"):
+                solver = "paper"
             object.__setattr__(self, "solver", solver)
             for name, default in _DEFAULTS[solver].items():
                 if getattr(self, name) is None:
@@ -130,15 +148,23 @@ class Config:
                 f"negatives = {self.negatives}: optimizer = 'sgd' takes at most {_MOST_WITH_SGD}; "
                 "use optimizer = 'adagrad'"
             )
-        if self.solver == "paper" and self.method != "popularity":
-            if self.method == "shared":
-                raise SettingError("method = 'shared': one A for all relations is trained by solver = 'wave'")
-            for name, only in _PAPER_ONLY.items():
-                if getattr(self, name) != only:
-                    raise SettingError(
-                        f"{name} = {getattr(self, name)!r}: solver = 'paper' knows {only!r} only; "
-                        "use solver = 'wave'"
-                    )
+        object.__setattr__(self, "alpha", _checked_alpha(self.alpha))
+        if self.method != "popularity":
+            self._check_method()
+
+    def _check_method(self) -> None:
+        """Ask for what the method, by its solver, is written for."""
+        if (self.solver == "als") != (self.method == "rescal"):
+            raise SettingError("solver = 'als': the least squares of method = 'rescal' only")
+        if self.scorer.startswith("sme") and self.method != "shared":
+            raise SettingError(f"scorer = {self.scorer!r}: its matrices belong to method = 'shared'")
+        if self.method == "rescal" and not self.reg:
+            raise SettingError("reg = 0: method = 'rescal' needs a reg above 0 for its least squares")
+        whose = f"solver = {self.solver!r}" if self.method == "consensus" else f"method = {self.method!r}"
+        for name, only in _ONLY.get((self.method, self.solver), {}).items():
+            if getattr(self, name) != only:
+                other = "; use solver = 'wave'" if self.method in ("consensus", "shared") else ""
+                raise SettingError(f"{name} = {getattr(self, name)!r}: {whose} knows {only!r} only{other}")
 
     @property
     def shares(self) -> bool:
@@ -152,8 +178,8 @@ class Config:
 
     @property
     def max_rounds(self) -> int:
-        """The most rounds: the wave solver's are epochs, Algorithm 1's are `inner_epochs` of them."""
-        return self.max_epochs if self.solver == "wave" else -(-self.max_epochs // self.inner_epochs)
+        """The most rounds: the paper's solver has `inner_epochs` epochs in each, the others have one."""
+        return -(-self.max_epochs // self.inner_epochs) if self.solver == "paper" else self.max_epochs
 
     def loss_of(self, relation: str) -> str:
         """Hand on the loss of the relation with this label."""
@@ -161,7 +187,10 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """Hand on the settings as plain values, for a manifest or a report."""
-        return asdict(self) | {"losses": None if self.losses is None else dict(self.losses)}
+        alpha: Any = self.alpha
+        if isinstance(alpha, tuple) and isinstance(alpha[0][0], str):
+            alpha = {target: dict(row) for target, row in alpha}
+        return asdict(self) | {"losses": None if self.losses is None else dict(self.losses), "alpha": alpha}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
@@ -184,17 +213,23 @@ _CHOICES = {
     "sampling": SAMPLINGS,
     "precision": PRECISIONS,
 }
-# What Algorithms 1 and 2 are written for.
-_PAPER_ONLY = {
-    "loss": "bpr",
+# What a method is written for: one that learns sample by sample, and what else Algorithms 1 and 2 ask for.
+_SAMPLED = {
     "losses": None,
     "regulariser": "l2",
     "reg_weight": "frequency",
-    "negatives": 1,
     "optimizer": "adagrad",
     "sampling": "uniform",
     "reciprocal": False,
-    "targets": None,
+}
+_ALGORITHMS = {"loss": "bpr", "negatives": 1, **_SAMPLED, "targets": None}
+_ONLY: dict[tuple[str, str], dict[str, Any]] = {
+    ("consensus", "paper"): _ALGORITHMS,
+    ("independent", "paper"): _ALGORITHMS,
+    ("shared", "paper"): {**_SAMPLED, "targets": None},
+    ("dmf", "paper"): _SAMPLED,
+    ("catsmf", "paper"): _SAMPLED,
+    ("rescal", "als"): {"scorer": "full", "loss": "squared", **_SAMPLED, "targets": None},
 }
 # Plain steps are written for the loop in which every fact draws objects of its own: so many at most.
 _MOST_WITH_SGD = 7
@@ -246,6 +281,35 @@ def _check_real(name: str, value: object, least: float, strict: bool) -> None:
         raise SettingError(
             f"{name} = {value!r}: must be a finite number {'above' if strict else 'of at least'} {least:g}"
         )
+
+
+def _checked_alpha(alpha: Any) -> Any:
+    """Hand on α as a number, as rows of numbers, or as (target, ((auxiliary, number), …)) ordered by label.
+
+    None is negative, and all can be compared and hashed.
+    """
+    if isinstance(alpha, tuple) and alpha and isinstance(alpha[0], tuple) and isinstance(alpha[0][0], str):
+        alpha = {target: dict(row) for target, row in alpha}
+    if isinstance(alpha, Mapping):
+        if not alpha or not all(isinstance(row, Mapping) for row in alpha.values()):
+            raise SettingError("alpha: a mapping must give {auxiliary relation: number} for each target")
+        plain: Any = tuple(sorted((t, tuple(sorted(row.items()))) for t, row in alpha.items()))
+        numbers = [x for row in alpha.values() for x in row.values()]
+    elif isinstance(alpha, int | float):
+        plain, numbers = alpha, [alpha]
+    else:
+        try:
+            plain = tuple(tuple(float(x) for x in row) for row in alpha)
+        except (TypeError, ValueError):
+            raise SettingError(
+                f"alpha = {alpha!r}: must be a number, a mapping of mappings, or rows of numbers"
+            ) from None
+        numbers = [x for row in plain for x in row]
+        if not numbers:
+            raise SettingError(f"alpha = {alpha!r}: must have a row of numbers for each relation")
+    for x in numbers:
+        _check_real("alpha", x, 0.0, False)
+    return plain
 
 
 # Named starting points: `paper` is the paper's algorithm in the middle of the paper's grids, `quick` shows in

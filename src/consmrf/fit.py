@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,7 +16,10 @@ from numpy.typing import NDArray
 
 from consmrf.baselines.counted import Counted
 from consmrf.baselines.independent import no_change
+from consmrf.baselines.memory import estimate_baseline
+from consmrf.baselines.methods import begin
 from consmrf.baselines.popularity import popularity
+from consmrf.baselines.rounds import record
 from consmrf.config import Config
 from consmrf.consensus.facts import Layout, lay_out
 from consmrf.consensus.local import local_problems
@@ -26,9 +30,10 @@ from consmrf.consensus.state import Views, initial_state
 from consmrf.consensus.wave import WaveViews, initial_wave
 from consmrf.engine.threads import Threads
 from consmrf.engine.waves import Waves
+from consmrf.engine.workers import Workers
 from consmrf.errors import InputError
-from consmrf.evaluation.ranking import ValidationScore
-from consmrf.evaluation.selection import choose
+from consmrf.evaluation.ranking import ValidationScore, one_blas_thread
+from consmrf.evaluation.selection import GRIDS, Mix, choose
 from consmrf.graph.partition import partition
 from consmrf.graph.triples import Graph, check_graphs
 from consmrf.model import Model
@@ -37,8 +42,12 @@ from consmrf.predictors import Factors
 __all__ = ["Result", "estimate_memory", "factors", "fit", "wave_factors"]
 
 _DEFAULTS = Config()
-# Of epochs and of time, what the wave solver's consensus may have; its departures have the rest.
-_CONSENSUS_SHARE = 0.75
+# Of epochs and of time, what the wave solver's consensus may have. Its departures have what it leaves, but
+# for a share of the time, in which validation decides how much of them is kept.
+_CONSENSUS_SHARE, _TRAINED_SHARE = 0.75, 0.9
+# Validation triples that stop training, at most. Those that decide what is kept: as many, or, where entities
+# are few, as many as take so many scores.
+_STOPPING, _DECIDING, _DECIDING_SCORES = 2000, 8000, 4 * 10**8
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,8 @@ def fit(
         begun = time.perf_counter()
         model = popularity(graph, config)
         return Result(model, Info(Status.DIRECT, seconds={"total": time.perf_counter() - begun}))
+    if _by_rounds(config):
+        return _baseline(graph, valid, config, on_round)
     if config.solver == "paper":
         return _rounds(graph, valid, config, on_round)
     return _waves(graph, valid, config, on_round)
@@ -76,6 +87,11 @@ def fit(
 def estimate_memory(graph: Graph, config: Config = _DEFAULTS, *, validated: bool = False) -> MemoryEstimate:
     """Hand on what `fit` is expected to need at its peak; `validated` says whether it is given `valid`."""
     partitions, n_entities = partition(graph), len(graph.vocabulary.entities)
+    if _by_rounds(config):
+        labels, targets = graph.vocabulary.relations, _targets(graph, config)
+        return estimate_baseline(
+            *(partitions, n_entities, config), labels=labels, targets=targets, validated=validated
+        )
     if config.solver == "wave" and config.method != "popularity":
         targets = _targets(graph, config)
         return estimate_waves(partitions, n_entities, config, targets=targets, validated=validated)
@@ -112,6 +128,35 @@ def _rounds(
     return Result(_model(graph, factors(solution.views, config), config, info), info)
 
 
+def _by_rounds(config: Config) -> bool:
+    """Say whether the method is a baseline with loops of its own, on the facts of all relations."""
+    return config.solver != "wave" and config.method in ("shared", "dmf", "catsmf", "rescal")
+
+
+def _baseline(
+    graph: Graph, valid: Graph | None, config: Config, on_round: Callable[[Round], None] | None
+) -> Result:
+    """A baseline that is trained in rounds; what the method's own fit does around them, it does too."""
+    begun = time.perf_counter()
+    entities, relations = graph.vocabulary.entities, graph.vocabulary.relations
+    targets = _targets(graph, config)
+    baseline = begin(partition(graph), len(entities), config, labels=relations, targets=targets)
+    _check_learnable(graph, baseline.facts)
+    score = _validation(graph, valid, config, targets)
+    with Workers(config.threads, len(relations)) as crew, one_blas_thread():
+        found = solve(
+            *(baseline, lambda state, epoch: state.sweep(epoch, crew), config),
+            step=record,
+            stage=Stage(config.method, config.max_rounds),
+            validate=None if score is None else (lambda views: score.measure(baseline.factors(views))),
+            on_round=on_round,
+        )
+    info = replace(
+        found.info, skipped_triples=baseline.skipped, seconds={"total": time.perf_counter() - begun}
+    )
+    return Result(_model(graph, baseline.factors(found.views), config, info), info)
+
+
 def _waves(
     graph: Graph, valid: Graph | None, config: Config, on_round: Callable[[Round], None] | None
 ) -> Result:
@@ -143,18 +188,27 @@ def _waves(
         state = state.depart(found.views, config)
         stage = Stage(
             "departures",
-            len(found.info.rounds) + config.max_epochs - first.max_epochs,
+            config.max_epochs,
             before=found.info.rounds,
             best=Best(found.views, found.score, found.info.best_round),
         )
         with Waves(layout, state, config, _taking_part(layout, targets)) as engine:
             found = solve(
-                *(state, engine.sweep, config), step=waves, stage=stage, validate=validate, on_round=on_round
+                *(state, engine.sweep, _second_stage(config, validated=score is not None)),
+                step=waves,
+                stage=stage,
+                validate=validate,
+                on_round=on_round,
             )
-    predictor = predicting(found.views)
-    if config.departs and score is not None:
-        predictor = _settled(layout, predictor, score, _losses(graph, config))
-    info = replace(found.info, skipped_triples=layout.skipped, seconds={"total": time.perf_counter() - begun})
+    predictor, info = predicting(found.views), found.info
+    if config.departs and score is not None and info.status is not Status.INTERRUPTED:
+        over = None if config.max_seconds is None else begun + config.max_seconds
+        most = _DECIDING_SCORES // (2 * layout.n_entities)
+        deciding = _validation(graph, valid, config, targets, min(most, _DECIDING)) or score
+        counted = Counted.of(layout, _losses(graph, config))
+        predictor, whole = _settled(layout, counted, predictor, deciding, over)
+        info = info if whole else replace(info, status=Status.INTERRUPTED)
+    info = replace(info, skipped_triples=layout.skipped, seconds={"total": time.perf_counter() - begun})
     return Result(_model(graph, predictor, config, info), info)
 
 
@@ -166,6 +220,13 @@ def _first_stage(config: Config) -> Config:
     seconds = None if config.max_seconds is None else share * config.max_seconds
     epochs = max(1, min(round(share * config.max_epochs), config.max_epochs - 1))
     return replace(config, max_epochs=epochs, max_seconds=seconds)
+
+
+def _second_stage(config: Config, *, validated: bool) -> Config:
+    """Hand on the settings with what training may have of the time."""
+    if config.max_seconds is None or not validated:
+        return config
+    return replace(config, max_seconds=_TRAINED_SHARE * config.max_seconds)
 
 
 def _may_depart(config: Config, first: Config, info: Info) -> bool:
@@ -197,9 +258,9 @@ def _check_numbers(graph: Graph, config: Config) -> None:
         return
     given = {"weights": graph.weights, "values": graph.values}
     for name, numbers in given.items():
-        if numbers is not None and config.solver == "paper":
+        if numbers is not None and config.solver != "wave":
             raise InputError(
-                f"the graph has {name}: solver = 'paper' and method = 'independent' know none; use "
+                f"the graph has {name}: solver = 'paper' and the baselines other than shared know none; use "
                 f"solver = 'wave', or read the triples without {name}"
             )
     if graph.values is None:
@@ -242,22 +303,41 @@ def _predicting(layout: Layout, graph: Graph, config: Config) -> Callable[[WaveV
     if config.reciprocal:
         return lambda views: wave_factors(layout, views, config)
     counted, whole = Counted.of(layout, _losses(graph, config)), np.ones(layout.n_relations)
-    return lambda views: counted.mixed(wave_factors(layout, views, config), whole, 0 * whole)
+    return lambda views: counted.mixed(wave_factors(layout, views, config), whole, whole, 0 * whole)
 
 
-def _settled(layout: Layout, predictor: Factors, score: ValidationScore, losses: Sequence[str]) -> Factors:
-    """Hand on the factors with the share of its departure that validation bears out for each relation."""
-    counted = Counted.of(layout, losses)
+def _settled(
+    layout: Layout, counted: Counted, predictor: Factors, score: ValidationScore, over: float | None
+) -> tuple[Factors, bool]:
+    """Hand on the factors with the shares that validation bears out for each relation.
 
-    def ranks(tau: float, beta: float) -> NDArray[np.float64]:
-        same = np.ones(layout.n_relations)
-        return score.ranks(counted.mixed(predictor, tau * same, beta * same)).ravel()
+    No validation is begun after the time `over`. An interrupt, told by False beside the factors, ends the
+    search as well; what was found by then counts.
+    """
+    n = layout.n_relations
+    sides = np.arange(n) // (n // 2) if layout.facts.twins else np.zeros(n, np.intp)
+    asked = score.triples[:, 1].astype(np.intp)
+    both = np.concatenate([asked, asked + (n // 2 if layout.facts.twins else 0)])
 
-    asked = score.triples[:, 1]
-    turned = asked + (layout.n_relations // 2 if layout.facts.twins else 0)
-    both = np.concatenate([asked, turned])
-    choice = choose(ranks, both, layout.n_relations, layout.n_entities)
-    return counted.mixed(predictor, choice.tau, choice.beta)
+    def ranks(mix: Mix) -> NDArray[np.float64]:
+        if over is not None and time.perf_counter() >= over:
+            raise TimeoutError
+        return score.ranks(counted.mixed(predictor, mix.tau, mix.iota, mix.beta)).ravel()
+
+    mix, whole = Mix.even(n, 1.0, 1.0, 0.0), True
+    with suppress(TimeoutError):
+        try:
+            for chosen in choose(ranks, both, sides, layout.n_entities, _grids(predictor)):
+                mix = chosen
+        except KeyboardInterrupt:
+            whole = False
+    return counted.mixed(predictor, mix.tau, mix.iota, mix.beta), whole
+
+
+def _grids(predictor: Factors) -> dict[str, Sequence[float]]:
+    """Hand on what is tried of each share that there is something of."""
+    there = {"tau": predictor.delta.shape[1], "beta": True, "iota": len(predictor.delta_b)}
+    return {name: values for name, values in GRIDS.items() if there[name]}
 
 
 def _check_learnable(graph: Graph, facts: int) -> None:
@@ -274,7 +354,11 @@ def _check_learnable(graph: Graph, facts: int) -> None:
 
 
 def _validation(
-    graph: Graph, valid: Graph | None, config: Config, targets: Sequence[int] | None = None
+    graph: Graph,
+    valid: Graph | None,
+    config: Config,
+    targets: Sequence[int] | None = None,
+    most: int = _STOPPING,
 ) -> ValidationScore | None:
     if valid is None:
         return None
@@ -286,9 +370,8 @@ def _validation(
             f"nothing to validate on: none of the {len(valid)} validation triples has labels that all occur "
             "in the training triples; check that both files name things alike, or fit without validation"
         )
-    return ValidationScore(
-        *(triples, graph.triples, len(graph.vocabulary.entities)), seed=config.seed, threads=config.threads
-    )
+    entities, limit = len(graph.vocabulary.entities), max(most, _STOPPING)
+    return ValidationScore(triples, graph.triples, entities, limit, config.seed, config.threads)
 
 
 def factors(views: Views, config: Config) -> Factors:

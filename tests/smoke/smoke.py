@@ -84,9 +84,12 @@ def the_commands_work(held_out: tuple[str, str, str]) -> None:
         "--threads",
         "2",
     )
-    command("evaluate", "model", "test.tsv", "--known", "train.tsv", "--json", "scores.json")
+    written = ("--json", "scores.json", "--ranks", "model.ranks", "--html", "page.html")
+    command("evaluate", "model", "test.tsv", "--known", "train.tsv", *written)
     scores = json.loads(Path("scores.json").read_text(encoding="utf-8"))
     assert 0 < scores["both"]["mrr"] <= 1, scores["both"]
+    assert "<svg" in Path("page.html").read_text(encoding="utf-8")
+    assert "2 ranks are in both" in command("compare", "model.ranks", "model.ranks").stdout
     said = command("predict", "model", "--subject", subject, "--relation", relation, "--top", "3", "--json")
     assert json.loads(said.stdout), said.stdout
     assert relation in command("info", "model").stdout
@@ -97,6 +100,9 @@ def mistakes_are_one_line() -> None:
     assert said.stderr.count("\n") == 1, said.stderr
     assert "absent.tsv" in said.stderr, said.stderr
     assert not Path("other").exists()
+    # the study's file is in the wheel, its data are not here
+    said = command("study", "--paper", "--out", "study", exit_code=1)
+    assert "must hold one file train.*" in said.stderr, said.stderr
 
 
 def main() -> None:

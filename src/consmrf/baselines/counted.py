@@ -23,6 +23,8 @@ from consmrf.predictors import Factors
 
 __all__ = ["Counted"]
 
+Floats = NDArray[np.float64]
+
 # α: how many facts of a relation the whole graph's shares are worth.
 _WORTH = 20.0
 # What every entity is given to begin with, so that a share is never 0.
@@ -58,24 +60,29 @@ class Counted:
             subjects = gamma[relation] * _surplus(facts.subject_slots, log_share[facts.view_entities, 1])
         return cls(log_share.astype(np.float32), surplus, relation, subjects, gamma)
 
-    def mixed(self, factors: Factors, tau: NDArray[np.float64], beta: NDArray[np.float64]) -> Factors:
-        """Hand on the factors with a share τ_r of each departure, and β_r times the counts."""
+    def mixed(self, factors: Factors, tau: Floats, iota: Floats, beta: Floats) -> Factors:
+        """Hand on the factors with the share τ_r of Δ_r, ι_r of the own intercepts, and β_r of the counts."""
         delta: NDArray[Any] = factors.delta
         if not tau.any():
             delta = delta[:, :0]
         elif delta.shape[1] and (tau != 1).any():
-            delta = delta * tau[self.relation].astype(delta.dtype)[:, None]
+            delta = delta * self._by_row(tau, delta)[:, None]
+        b = factors.delta_b
+        if (iota != 1).any():
+            b = b * self._by_row(iota, b)
         if not beta.any() and not self.gamma.any():
-            return replace(factors, delta=delta)
-        b = factors.delta_b + beta[self.relation].astype(np.float32) * self.surplus
+            return replace(factors, delta=delta, delta_b=b)
         return replace(
             factors,
             delta=delta,
-            delta_b=b.astype(factors.delta_b.dtype),
+            delta_b=(b + self._by_row(beta, b) * self.surplus).astype(b.dtype, copy=False),
             subject_b=self.subjects,
             log_share=self.log_share,
             beta=np.concatenate([beta.astype(np.float32), self.gamma]),
         )
+
+    def _by_row(self, shares: Floats, like: NDArray[Any]) -> NDArray[Any]:
+        return shares.astype(like.dtype)[self.relation]
 
 
 def _surplus(slots: NDArray[np.int32], prior: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, CycloptsError, Parameter
 
 from consmrf.cli.auditing import audit
-from consmrf.cli.options import Comparing, Ranking, Reading, Settings, described, flag, whole
+from consmrf.cli.options import (
+    Budgeting,
+    Comparing,
+    Ranking,
+    Reading,
+    Settings,
+    described,
+    flag,
+    whole,
+)
 from consmrf.cli.terminal import explain, say, silence
 from consmrf.config import Config
 from consmrf.errors import ConsmrfError, InputError
@@ -23,7 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_SETTINGS, _READING, _RANKING, _COMPARING = Settings(), Reading(), Ranking(), Comparing()
+_SETTINGS, _READING, _RANKING = Settings(), Reading(), Ranking()
+_COMPARING, _BUDGETING = Comparing(), Budgeting()
 
 app = App(
     name="consmrf",
@@ -145,8 +155,8 @@ def evaluate(
         write_json(ranking.json, {**plain["model"], "popularity": plain["popularity"]})
     shown = plain["model"]["relations"] if ranking.relations else tables.notable(plain["model"])
     say(f"\n{tables.conditions(plain['model'])}\n\n{tables.figures(plain).text()}")
-    if ranking.protocol == "full":
-        say(f"\n{tables.further(plain).text()}")
+    if len((rest := tables.further(plain)).head) > 1:
+        say(f"\n{rest.text()}")
     if ranking.relations:
         say(f"\n{tables.grouped(plain).text()}")
     say(f"\n{tables.relations(plain, list(shown)).text()}")
@@ -259,6 +269,41 @@ def demo(
     from consmrf.demo.run import run_demo
 
     run_demo(out, seed=seed, threads=threads, say=say)
+
+
+@app.command
+def study(
+    file: Annotated[Path | None, described("the study, in TOML; see docs/study.md")] = None,
+    /,
+    *,
+    out: Annotated[Path, described("folder for cells and report; what is there already is not run again")],
+    quick: Annotated[bool, flag("the study of small graphs that the package makes itself")] = False,
+    paper: Annotated[bool, flag("the paper's study; --data must hold dbpedia, svo and yago")] = False,
+    data: Annotated[
+        Path | None, described("where the study's paths begin; default: the file's folder")
+    ] = None,
+    budget: Budgeting = _BUDGETING,
+    ranks: Annotated[
+        list[str] | None, described("NAME=FILE: ranks of a method from outside, as --ranks writes; repeats")
+    ] = None,
+    retry: Annotated[bool, flag("run failed cells again")] = False,
+) -> None:
+    """Compare methods on datasets, cell by cell, and report; started again, it goes on where it stopped."""
+    from consmrf.study.command import run_study, within
+    from consmrf.study.spec import read_study, shipped
+
+    if (file is not None) + quick + paper != 1:
+        raise InputError("which study: give a file, or --quick, or --paper")
+    path = file if file is not None else shipped("quick" if quick else "paper")
+    outside: dict[str, list[Path]] = {}
+    for given in ranks or []:
+        name, equals, place = given.partition("=")
+        if not (name and equals and place):
+            raise InputError(f"--ranks {given!r}: must be NAME=FILE")
+        outside.setdefault(name, []).append(Path(place))
+    root = data if data is not None else Path() if file is None else path.parent
+    asked = within(read_study(path), budget.given())
+    run_study(asked, out, root=root, retry=retry, outside=outside, say=say)
 
 
 def _load(path: Path) -> Model:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from consmrf.evaluation.options import EvaluationOptions
     from consmrf.graph.triples import Graph
 
-__all__ = ["Comparing", "Ranking", "Reading", "Settings", "described", "flag", "whole"]
+__all__ = ["Budgeting", "Comparing", "Ranking", "Reading", "Settings", "described", "flag", "whole"]
 
 
 def described(words: str) -> Parameter:
@@ -41,12 +41,17 @@ class Settings:
     """What may be set of a Config; None leaves the preset's value."""
 
     method: Annotated[
-        str | None, described("consensus (ConsMRF), or a baseline: shared (CD), independent, popularity")
+        str | None,
+        described(
+            "consensus (ConsMRF), or a baseline: shared (CD), independent, dmf, catsmf, rescal, popularity"
+        ),
     ] = None
     solver: Annotated[
-        str | None, described("wave: ours, the default; paper: Algorithms 1 and 2 as printed")
+        str | None, described("wave: ours, the default; paper: Algorithms 1 and 2 as printed (shared: SGD)")
     ] = None
-    scorer: Annotated[str | None, described("form of W_r: identity, diagonal, complex, full")] = None
+    scorer: Annotated[
+        str | None, described("form of W_r: identity, diagonal, complex, full; sme_linear, sme_bilinear")
+    ] = None
     loss: Annotated[str | None, described("what is minimised: softmax, bpr, logistic, squared")] = None
     losses: Annotated[
         list[str] | None, described("RELATION=LOSS, for a relation that has another; repeats")
@@ -59,6 +64,9 @@ class Settings:
     ] = None
     regulariser: Annotated[str | None, described("Ω: n3 or l2")] = None
     reg: Annotated[float | None, described("λ, its strength; too large, and the factors vanish")] = None
+    alpha: Annotated[
+        float | None, described("dmf, catsmf: how much the other relations count for a target, α")
+    ] = None
     reg_weight: Annotated[
         str | None,
         described("frequency: Ω counts at each fact of an entity; uniform: alike for all entities"),
@@ -172,6 +180,12 @@ class Ranking:
     unseen: Annotated[
         str, described("full protocol: triples with an unseen label: leave-out, or worst (ranked last)")
     ] = "leave-out"
+    sample: Annotated[
+        int | None, whole("full protocol: test triples drawn, each relation its share; default: all")
+    ] = None
+    auc_candidates: Annotated[
+        int | None, whole("full protocol: draw so many candidates per query, for AUC alone; default: all")
+    ] = None
     memory: Annotated[int, whole("MiB for scores")] = 512
     threads: Annotated[int | None, whole("default: one per core; the same figures for any number")] = None
     seed: Annotated[int, whole("of drawn objects and of the intervals' resampling")] = 0
@@ -190,6 +204,8 @@ class Ranking:
             candidates=self.candidates,
             sides=tuple(dict.fromkeys(ends)),
             unseen=self.unseen,
+            sample=self.sample,
+            auc_candidates=self.auc_candidates,
             memory_mib=self.memory,
             threads=self.threads,
             seed=self.seed,
@@ -206,7 +222,8 @@ class Comparing:
     """How two files of ranks are compared, and where the figures go."""
 
     metric: Annotated[str, described("what relations are compared by: mrr, hits@10, auc, ap, …")] = "mrr"
-    repeats: Annotated[int, whole("sign flips, and resamples of the intervals")] = 10_000
+    flips: Annotated[int, whole("patterns of signs that p is read from")] = 10_000
+    resamples: Annotated[int, whole("of the intervals")] = 2000
     confidence: Annotated[float, described("of the intervals")] = 0.95
     seed: Annotated[int, whole("of flips and resamples")] = 0
     relations: Annotated[bool, flag("show every relation, not the surest differences")] = False
@@ -218,5 +235,24 @@ class Comparing:
         from consmrf.evaluation.comparison import ComparisonOptions
 
         return ComparisonOptions(
-            metric=self.metric, repeats=self.repeats, confidence=self.confidence, seed=self.seed
+            metric=self.metric,
+            flips=self.flips,
+            resamples=self.resamples,
+            confidence=self.confidence,
+            seed=self.seed,
         )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Budgeting:
+    """What a study may take; None leaves what its file says."""
+
+    cores: Annotated[int | None, whole("cells at a time, each on one core")] = None
+    memory: Annotated[float | None, described("GiB that all running cells may need together")] = None
+    hours: Annotated[float | None, described("begin no cell after this long")] = None
+
+    def given(self) -> dict[str, float | int | None]:
+        """Hand on the budget as a study names its parts."""
+        seconds = None if self.hours is None else 3600 * self.hours
+        return {"cores": self.cores, "memory_gib": self.memory, "total_seconds": seconds}

@@ -34,7 +34,7 @@ from consmrf.consensus.primitives import (
 )
 from consmrf.consensus.scorers import SCORERS
 
-__all__ = ["Kernels", "Sampling", "Steps", "kernels"]
+__all__ = ["Kernels", "Sampling", "Steps", "draw_negative", "kernels"]
 
 # How many samples pass between two looks at the request to stop; a power of two.
 BREATH = 4096
@@ -92,22 +92,22 @@ class Kernels(NamedTuple):
 
 
 @inlined
-def _draw_negative(
-    state: np.uint64, sampling: Sampling, head: int, n_entities: int
+def draw_negative(
+    state: np.uint64, indptr: Any, objects: Any, head: int, n_entities: int
 ) -> tuple[np.uint64, Any, int]:
-    """Draw o′ ~ O_s^r.
+    """Draw o′ ~ O_s^r, where `objects` from indptr[head] on are those that s is linked to.
 
     Uniform over E, drawn again while (s, r, o′) is observed. Hand on (state, o′, rejected).
     """
-    lo, hi = sampling.indptr[head], sampling.indptr[head + 1]
+    lo, hi = indptr[head], indptr[head + 1]
     for rejected in range(PATIENCE):
         state, drawn = below(state, np.uint64(n_entities))
         neg = np.int64(drawn)
-        at = position(sampling.objects, lo, hi, neg)
-        if at == hi or sampling.objects[at] != neg:
+        at = position(objects, lo, hi, neg)
+        if at == hi or objects[at] != neg:
             return state, neg, rejected
     state, drawn = below(state, np.uint64(n_entities - (hi - lo)))
-    return state, gap(sampling.objects, lo, hi, np.int64(drawn)), PATIENCE
+    return state, gap(objects, lo, hi, np.int64(drawn)), PATIENCE
 
 
 def _make_draw(source: int) -> Callable[..., tuple[int, int, int]]:
@@ -146,7 +146,10 @@ def _make_draw(source: int) -> Callable[..., tuple[int, int, int]]:
             sample[0] = sampling.local_subjects[position]
             sample[1] = sampling.local_objects[position]
             for i in range(2, len(sample)):
-                state, neg, rejected = _draw_negative(state, sampling, sampling.heads[position], n_entities)
+                head = sampling.heads[position]
+                state, neg, rejected = draw_negative(
+                    state, sampling.indptr, sampling.objects, head, n_entities
+                )
                 rejections += rejected
                 if row_of[neg] < 0:
                     if slot_of[neg] < 0:

@@ -18,7 +18,7 @@ from consmrf.consensus.scorers import SCORERS
 from consmrf.consensus.wave import cut
 from consmrf.graph.partition import Partition
 
-__all__ = ["MemoryEstimate", "estimate", "estimate_waves"]
+__all__ = ["MemoryEstimate", "estimate", "estimate_waves", "expected_rows", "process_size", "score_size"]
 
 # What the compiler and the kernels it loads add to a process, and a process of which nothing is known.
 _COMPILER = 100 * 2**20
@@ -77,8 +77,8 @@ def estimate(
     own = np.array([len(p.entities) for p in partitions], np.float64)
     draws = np.array([p.draws for p in problems], np.float64) * (CANDIDATES - 1)
     weights = len(partitions) * SCORERS[config.scorer].weights(config.dim) * real
-    ever = _touched(own, draws * config.max_rounds, n_entities)
-    once = _touched(own, draws, n_entities)
+    ever = expected_rows(own, draws * config.max_rounds, n_entities)
+    once = expected_rows(own, draws, n_entities)
     workers = max(1, min(config.threads or os.cpu_count() or 1, len(partitions)))
     largest = max((p.most_rows(n_entities) for p in problems), default=0)
     samples = max((p.draws for p in problems), default=0) * (1 + CANDIDATES)
@@ -116,13 +116,13 @@ def estimate_waves(
         state=slots * (arrays * own + arrays + 1) * real + arrays * weights,
         # the best of each stage, and the subjects' intercepts
         views=slots * (own + 2) * real + 2 * weights + counts,
-        workers=(_SCORES if validated else 0)
+        workers=score_size(validated)
         + (
             _drawn_of(facts, n_entities, arrays * weights, config)
             if config.negatives < LANES
             else _waves_of(facts, slots, n_entities, config)
         ),
-        process=_in_use() + _COMPILER,
+        process=process_size(),
     )
 
 
@@ -151,6 +151,16 @@ def _waves_of(facts: int, slots: int, n_entities: int, config: Config) -> int:
     return int(blocks * tables + workers * (scratch + arithmetic))
 
 
+def process_size() -> int:
+    """Hand on what the process holds already, and what the compiler will add to it."""
+    return _in_use() + _COMPILER
+
+
+def score_size(validated: bool) -> int:
+    """Hand on the room that validation needs for scores."""
+    return _SCORES if validated else 0
+
+
 def _in_use() -> int:
     """Hand on what the process holds already: its libraries, and the labels and triples that were read."""
     try:
@@ -160,8 +170,8 @@ def _in_use() -> int:
         return _PROCESS
 
 
-def _touched(own: np.ndarray, draws: np.ndarray, n_entities: int) -> np.ndarray:
-    """Hand on, per relation, E_r and the expected number of other entities hit by so many uniform draws."""
+def expected_rows(own: np.ndarray, draws: np.ndarray, n_entities: int) -> np.ndarray:
+    """Hand on, per relation, its own entities and the expected number of others hit by uniform draws."""
     return own + (n_entities - own) * -np.expm1(-draws / max(n_entities, 1))
 
 

@@ -12,16 +12,28 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 from consmrf.config import Config
 from consmrf.consensus.average import dual_residual, mean_change, primal_residual, update_z
 from consmrf.consensus.state import ConsensusState, Floats, LocalUpdate, Views
-from consmrf.consensus.wave import WaveState, WaveSwept, WaveViews
+from consmrf.consensus.wave import WaveState, WaveSwept
 from consmrf.errors import DivergedError
 
-__all__ = ["Best", "Info", "Outcome", "Round", "Solution", "Stage", "Status", "Sweep", "Swept", "Validate"]
-__all__ += ["admm", "solve", "terminate", "waves"]
+__all__ = [
+    "Best",
+    "Done",
+    "Info",
+    "Outcome",
+    "Round",
+    "Solution",
+    "Stage",
+    "State",
+    "Status",
+    "Sweep",
+    "Swept",
+]
+__all__ += ["Validate", "admm", "solve", "terminate", "waves"]
 
 
 class Status(Enum):
@@ -89,6 +101,32 @@ class Info:
         return f"{self.status.value} {_NOTHING_LEARNED}" if share > 1 - _NEAR else self.status.value
 
 
+class State(Protocol):
+    """What a sweep changes, and a step takes over."""
+
+    rho: float  # ρ; 0 where nothing is pulled to a consensus
+
+
+class Done(Protocol):
+    """What any sweep hands on; the step that goes with it knows more."""
+
+    @property
+    def loss(self) -> float:
+        """The loss summed over the samples; not finite where anything is not."""
+
+    @property
+    def seconds(self) -> float:
+        """The local work by the wall clock."""
+
+    @property
+    def merge_seconds(self) -> float:
+        """What merging took after it."""
+
+    @property
+    def workers(self) -> int:
+        """How many worked."""
+
+
 @dataclass(frozen=True)
 class Swept:
     """The paper's sweep over all relations: updates in the order of the relations, wall time, workers."""
@@ -108,7 +146,7 @@ class Swept:
 class Outcome:
     """What a round came to: the views that predict, and the figures of its record."""
 
-    views: AnyViews
+    views: Any  # `kept` of it hands on what later rounds leave alone
     samples: int
     rejected: int
     touched_rows: int
@@ -152,7 +190,6 @@ class Solution:
     score: float | None = None  # of the views, on validation
 
 
-AnyViews = Views | WaveViews
 Sweep = Callable[[Any, int], Any]
 Step = Callable[[Any, Any], Outcome]
 # BPR's loss is ln 2 for scores that say nothing; this near to it, they still say next to nothing.
@@ -205,7 +242,7 @@ def waves(state: WaveState, swept: WaveSwept) -> Outcome:
 
 
 def solve(
-    state: ConsensusState | WaveState,
+    state: State,
     sweep: Sweep,
     config: Config,
     *,
@@ -257,7 +294,7 @@ def terminate(rounds: Sequence[Round], best: int, config: Config, until: int | N
 
 
 def _validated(
-    validate: Validate | None, views: AnyViews, seconds: dict[str, float]
+    validate: Validate | None, views: Any, seconds: dict[str, float]
 ) -> tuple[float, float] | tuple[None, None]:
     """Hand on the score and its standard error."""
     if validate is None:
@@ -269,7 +306,7 @@ def _validated(
 
 
 def _record(
-    swept: Swept | WaveSwept,
+    swept: Done,
     outcome: Outcome,
     before: Sequence[Round],
     score: float | None,
@@ -297,7 +334,7 @@ def _record(
 
 
 def _finish(
-    state: ConsensusState | WaveState,
+    state: State,
     best: Best | None,
     status: Status,
     rounds: Sequence[Round],
@@ -306,9 +343,10 @@ def _finish(
     if best is None:
         if status is Status.INTERRUPTED:
             raise KeyboardInterrupt
+        pulled, rho = (f" with rho = {state.rho:g}", "rho or ") if state.rho else ("", "")
         raise DivergedError(
-            f"training diverged in its first round with rho = {state.rho:g}: values that are not finite "
-            "appeared; lower rho or learning_rate, or raise reg"
+            f"training diverged in its first round{pulled}: values that are not finite appeared; lower "
+            f"{rho}learning_rate, or raise reg"
         )
     info = Info(status, tuple(rounds), best.round, seconds={"solve": seconds})
     return Solution(best.views, state, info, best.score)

@@ -21,7 +21,7 @@ from consmrf.consensus.kernels import Store
 from consmrf.consensus.scorers import SCORERS
 from consmrf.graph.partition import Partition
 
-__all__ = ["ConsensusState", "LocalState", "LocalUpdate", "Views", "initial_state"]
+__all__ = ["ConsensusState", "LocalState", "LocalUpdate", "Views", "initial_state", "initial_w", "initial_z"]
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
 
@@ -138,15 +138,25 @@ def initial_state(partitions: Sequence[Partition], n_entities: int, config: Conf
 
     Z and each W_r ~ N(0, σ²), V_r = 0. A_r is not drawn: line 10 overwrites it.
     """
-    dtype = np.float32 if config.precision == "single" else np.float64
-    z = _normal((n_entities, config.dim), config, dtype, 0)
-    length = SCORERS[config.scorer].weights(config.dim)
+    z = initial_z(n_entities, config)
     local_states = [
-        LocalState.begin(p, _normal((length,), config, dtype, 1, p.relation), config.dim) for p in partitions
+        LocalState.begin(p, w, config.dim)
+        for p, w in zip(partitions, initial_w(len(partitions), config), strict=True)
     ]
     # without a consensus there is neither a dual nor a proximal term
     rho = config.rho if config.shares else 0.0
     return ConsensusState(z=z, z0=z, rho=rho, locals=local_states)
+
+
+def initial_z(n_entities: int, config: Config) -> Floats:
+    """Hand on Z⁰ ~ N(0, σ²), by the seed alone."""
+    return _normal((n_entities, config.dim), config, 0)
+
+
+def initial_w(n_relations: int, config: Config) -> list[Floats]:
+    """Hand on W_r⁰ ~ N(0, σ²) for every relation, flat, each by the seed and its number."""
+    length = SCORERS[config.scorer].weights(config.dim)
+    return [_normal((length,), config, 1, r) for r in range(n_relations)]
 
 
 def _grown(array: NDArray[Any], used: int, capacity: int) -> NDArray[Any]:
@@ -155,7 +165,8 @@ def _grown(array: NDArray[Any], used: int, capacity: int) -> NDArray[Any]:
     return grown
 
 
-def _normal(shape: tuple[int, ...], config: Config, dtype: Any, *stream: int) -> Floats:
+def _normal(shape: tuple[int, ...], config: Config, *stream: int) -> Floats:
+    dtype = np.float32 if config.precision == "single" else np.float64
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([config.seed, *stream])))
     drawn: Floats = (config.init_scale * generator.standard_normal(shape)).astype(dtype)
     return drawn

@@ -99,13 +99,7 @@ def measure(example: SocialExample, graphs: Mapping[str, Graph], fits: dict[str,
 
 
 def _evaluated(ranker: Evaluable, test: Graph, known: list[Graph], protocol: str) -> dict[str, Any]:
-    """Evaluate, and each relation by itself too, which gives every relation its own interval."""
-    plain = evaluate(ranker, test, known=known, protocol=protocol).to_dict()
-    own = {}
-    for r, name in enumerate(test.vocabulary.relations):
-        part = Graph(test.vocabulary, test.triples[test.triples[:, 1] == r])
-        own[name] = evaluate(ranker, part, known=[*known, test], protocol=protocol).to_dict()["intervals"]
-    return plain | {"relation_intervals": own}
+    return evaluate(ranker, test, known=known, protocol=protocol).to_dict()
 
 
 def _few_reads(train: Graph, test: Graph) -> Graph:

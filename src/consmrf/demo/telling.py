@@ -128,7 +128,7 @@ def _by_relation(story: Story) -> str:
     above, below = "MRR of both sides, over the test triples", "AUC over (relation, subject) pairs"
     shown = ((story.full, "full", above), (story.paper, "paper", below))
     pictures = [
-        picture(relation_bars(tree, story.relations, name), f"{caption}. Lines: 99 % bootstrap intervals.")
+        picture(relation_bars(tree, story.relations, name), f"{caption}. Lines: 99 % Student's intervals.")
         for tree, name, caption in shown
     ]
     return section("By relation", *pictures)

@@ -1,20 +1,16 @@
-"""Local problems on threads of this process: the kernels hold no GIL, the longest problem goes first."""
+"""Local problems on threads of this process: the longest problem goes first."""
 
 from __future__ import annotations
 
-import os
-import queue
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-
-import numpy as np
 
 from consmrf.config import Config
 from consmrf.consensus.local import LocalProblem, Workspace, update_aw
 from consmrf.consensus.solve import Swept
 from consmrf.consensus.state import ConsensusState, LocalUpdate
+from consmrf.engine.workers import Workers
 
 __all__ = ["Threads"]
 
@@ -31,10 +27,11 @@ class Threads:
         self._problems = problems
         self._config = config
         self._longest_first = sorted(range(len(problems)), key=lambda r: (-problems[r].draws, r))
-        self.workers = max(1, min(config.threads or os.cpu_count() or 1, len(problems)))
-        self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="consmrf")
-        self._stop = np.zeros(1, np.uint8)
-        self._workspaces = [Workspace(problems, n_entities, config, self._stop) for _ in range(self.workers)]
+        self._pool = Workers(config.threads, len(problems))
+        self.workers = self._pool.count
+        self._workspaces = [
+            Workspace(problems, n_entities, config, self._pool.stop) for _ in range(self.workers)
+        ]
 
     def __enter__(self) -> Threads:
         return self
@@ -47,34 +44,15 @@ class Threads:
     def sweep(self, state: ConsensusState, epoch: int) -> Swept:
         """Run Algorithm 2 for every relation; hand on the updates in the order of the relations."""
         begun = time.perf_counter()
-        waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-        for relation in self._longest_first:
-            waiting.put(relation)
         updates: list[LocalUpdate | None] = [None] * len(self._problems)
 
-        def work(workspace: Workspace) -> None:
-            while True:
-                try:
-                    relation = waiting.get_nowait()
-                except queue.Empty:
-                    return
-                updates[relation] = update_aw(self._problems[relation], state, self._config, epoch, workspace)
+        def work(relation: int, workspace: Workspace) -> None:
+            updates[relation] = update_aw(self._problems[relation], state, self._config, epoch, workspace)
 
-        running = [self._pool.submit(work, workspace) for workspace in self._workspaces]
-        try:
-            for future in running:
-                future.result()
-        except BaseException:
-            # an interrupt or a failure: what runs now ends soon, nothing more begins
-            self._stop[0] = 1
-            while not waiting.empty():
-                waiting.get_nowait()
-            for future in running:
-                future.exception()
-            raise
+        self._pool.each(work, self._longest_first, self._workspaces)
         return Swept([u for u in updates if u is not None], time.perf_counter() - begun, self.workers)
 
     def close(self) -> None:
         """End the threads; safe to call twice."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.close()
         self._workspaces.clear()

@@ -23,6 +23,7 @@ Bools = NDArray[np.bool_]
 
 _BINS = 10
 _FEWEST = 10 * _BINS  # of facts: fewer make no curve
+_OWN_SCALE = 20  # scores of a relation that tell its scale
 _TRIES = 64  # draws of a candidate before its fact is passed over
 _STEPS = 50  # of Newton's method, which needs few
 
@@ -112,8 +113,7 @@ def _scores(scorer: PairScorer, subjects: Ids, relations: Ids, objects: Ids) -> 
 
 def _predicted(score: Floats, fact: Bools, relation: Ids, fold: Bools) -> Floats:
     """Hand on the probabilities of what is outside the fold, from curves fitted inside it."""
-    spread = score[fold].std() or 1.0
-    x = (score - score[fold].mean()) / spread
+    x = _standardised(score, relation, fold)
     pooled = _fitted(x[fold], fact[fold], np.zeros(2))
     told = np.empty(int((~fold).sum()))
     outside = relation[~fold]
@@ -122,6 +122,16 @@ def _predicted(score: Floats, fact: Bools, relation: Ids, fold: Bools) -> Floats
         curve = _fitted(x[own], fact[own], pooled)
         told[outside == r] = _logistic(curve[0] + curve[1] * x[~fold & (relation == r)])
     return told
+
+
+def _standardised(score: Floats, relation: Ids, fold: Bools) -> Floats:
+    """Bring relations to one scale: mean 0 and spread 1 of their own in the fold, or of all if too few."""
+    x: Floats = (score - score[fold].mean()) / (score[fold].std() or 1.0)
+    for r in np.unique(relation[fold]).tolist():
+        own = score[fold & (relation == r)]
+        if len(own) >= _OWN_SCALE and own.std() > 0:
+            x[relation == r] = (score[relation == r] - own.mean()) / own.std()
+    return x
 
 
 def _fitted(x: Floats, fact: Bools, centre: Floats) -> Floats:

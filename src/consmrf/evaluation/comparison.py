@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consmrf.errors import InputError, SettingError
-from consmrf.evaluation.intervals import bootstrap_sums, percentile_interval, ratio
+from consmrf.evaluation.intervals import bootstrap_sums, percentile_interval, ratio, weighted_intervals
 from consmrf.evaluation.metrics import ADJUSTED_METRICS, METRICS, limits, measure
 from consmrf.evaluation.options import RANKED
 from consmrf.evaluation.ranking import SIDES, one_blas_thread
@@ -36,14 +36,15 @@ class ComparisonOptions:
     """Settings of `consmrf.compare`."""
 
     metric: str = "mrr"  # what relations are compared by
-    repeats: int = 10_000  # sign flips, and resamples of the intervals
+    flips: int = 10_000  # patterns of signs that p is read from
+    resamples: int = 2000  # of the intervals
     confidence: float = 0.95  # of the intervals
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
             raise SettingError(f"metric = {self.metric!r}: must be one of {', '.join(METRICS)}")
-        for name, least, most in (("repeats", 100, 10**7), ("seed", 0, 2**63 - 1)):
+        for name, least, most in (("flips", 100, 10**7), ("resamples", 100, 10**6), ("seed", 0, 2**63 - 1)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
                 raise SettingError(f"{name} = {value!r}: must be a whole number from {least} to {most}")
@@ -57,7 +58,7 @@ DEFAULTS = ComparisonOptions()
 
 @dataclass(frozen=True)
 class Compared:
-    """One metric of both, and first − second with its paired bootstrap interval and sign-flip p."""
+    """One metric of both, and first − second with its paired interval and sign-flip p."""
 
     first: float | None
     second: float | None
@@ -236,17 +237,27 @@ def _side(own: polars.DataFrame, n: int, chosen: list[int]) -> _Sums:
 
 
 def _compared(sums: _Sums, options: ComparisonOptions) -> list[Compared]:
-    """Hand on each column's comparison."""
-    p = sign_flip(sums.first - sums.second, options.repeats, seed=[options.seed, 1])
+    """Hand on each column's comparison, with the interval of a paired bootstrap."""
+    p = sign_flip(sums.first - sums.second, options.flips, seed=[options.seed, 1])
+    span = np.full((2, sums.weights.shape[1]), np.nan)
+    if (sums.count > 0).sum() > 1:
+        pooled = np.concatenate([sums.first - sums.second, sums.weights], axis=1)
+        drawn = np.split(bootstrap_sums(pooled, options.resamples, options.seed), 2, axis=1)
+        span = percentile_interval(ratio(*drawn), options.confidence)
     count = int(sums.count.sum())
     return [
         Compared(**told, p=_number(alone), count=count)
-        for told, alone in zip(_means(sums, options), p.tolist(), strict=True)
+        for told, alone in zip(_means(sums, span), p.tolist(), strict=True)
     ]
 
 
 def _by_relation(rows: _Rows, sums: _Sums, options: ComparisonOptions) -> dict[str, OfRelation]:
-    """Compare one metric, the only column, for each relation; correct p over those that are tested."""
+    """Compare one metric, the only column, for each relation; correct p over those that are tested.
+
+    There may be thousands of relations, many of them small: their intervals are Student's.
+    """
+    least, greatest = limits(options.metric)
+    most = greatest - least  # no difference is larger
     parts = {label: sums.rows(own) for label, own in rows.relations.items() if sums.count[own].any()}
     p = np.full(len(parts), np.nan)
     for i, own in enumerate(parts.values()):
@@ -255,23 +266,19 @@ def _by_relation(rows: _Rows, sums: _Sums, options: ComparisonOptions) -> dict[s
             p[i] = sign_flip(own.first - own.second, _MOST, enough=_ENOUGH, seed=seed)[0]
     told = {}
     for (label, own), alone, corrected in zip(parts.items(), p.tolist(), holm(p).tolist(), strict=True):
-        [values] = _means(own, options)
+        span = weighted_intervals(own.first - own.second, own.weights, options.confidence).clip(-most, most)
+        [values] = _means(own, span)
         count = int(own.count.sum())
         told[label] = OfRelation(**values, p=_number(alone), count=count, p_holm=_number(corrected))
     return told
 
 
-def _means(sums: _Sums, options: ComparisonOptions) -> list[dict[str, float | None]]:
-    """Hand on for each column the two means, their difference, and its interval by paired bootstrap."""
+def _means(sums: _Sums, span: Floats) -> list[dict[str, float | None]]:
+    """Hand on for each column the two means, their difference, and its interval."""
     total = sums.weights.sum(axis=0)
     first, second = (ratio(x.sum(axis=0), total) for x in (sums.first, sums.second))
-    low, high = np.full((2, len(total)), np.nan)
-    if (sums.count > 0).sum() > 1:
-        pooled = np.concatenate([sums.first - sums.second, sums.weights], axis=1)
-        drawn = np.split(bootstrap_sums(pooled, options.repeats, options.seed), 2, axis=1)
-        low, high = percentile_interval(ratio(*drawn), options.confidence)
     names = ("first", "second", "difference", "low", "high")
-    columns = zip(*(x.tolist() for x in (first, second, first - second, low, high)), strict=True)
+    columns = zip(*(x.tolist() for x in (first, second, first - second, *span)), strict=True)
     return [dict(zip(names, map(_number, values), strict=True)) for values in columns]
 
 

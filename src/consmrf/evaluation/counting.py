@@ -1,4 +1,4 @@
-"""The compiled passes over a tile of scores while it is in the cache: correct, settle, count.
+"""The compiled passes over a tile of scores while it is in the cache: settle, count.
 
 A tile holds the scores [queries, candidates] of some queries for consecutive entities. What is done to a
 query's row depends on that query and on the tile's columns alone.
@@ -6,94 +6,18 @@ query's row depends on that query and on the tile's columns alone.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit, types
-from numpy.typing import DTypeLike, NDArray
+from numba import njit
+from numpy.typing import NDArray
 
-__all__ = ["FINITE", "GROUP", "correction", "count", "settle"]
+__all__ = ["FINITE", "count", "settle"]
 
-# Queries whose products with one row of Δ_r are taken together, a group that is not full as if it were.
-GROUP = 4
 # What `settle` hands on where every score of the tile is finite.
 FINITE = -1
 # A reordered sum of ones is the same sum, and a row's sum is reordered alike wherever the row stands.
 _FLAGS = {"contract", "reassoc"}
-
-
-@cache
-def correction(dtype: DTypeLike) -> Any:
-    """Hand on `_correct` compiled for arrays of floats, of a model in memory or mapped from a file.
-
-    A mapped array cannot be written to, which is a type of its own to numba: one form takes both.
-    """
-    real = types.float32 if np.dtype(dtype) == np.float32 else types.float64
-
-    def fixed(kind: Any) -> Any:
-        return types.Array(kind, 1, "C", readonly=True)
-
-    signature = types.void(
-        real[:, ::1],
-        types.int64,
-        real[:, ::1],
-        types.int64[:, ::1],
-        fixed(types.int32),
-        fixed(real),
-        types.int64,
-        fixed(real),
-    )
-    return njit([signature], cache=True, nogil=True, error_model="numpy", fastmath=_FLAGS)(_correct)
-
-
-def _correct(
-    scores: NDArray[Any],
-    first: int,
-    q: NDArray[Any],
-    runs: NDArray[np.int64],
-    entities: NDArray[np.int32],
-    delta: NDArray[Any],
-    pitch: int,
-    delta_b: NDArray[Any],
-) -> None:
-    """Add q · δ_e + δb_e to the columns of the entities that have rows of their own.
-
-    A run (begin, end, row, stop) is the queries of one relation and its rows from the first that no tile has
-    passed; `row` moves on. Row i of Δ_r begins at `pitch` · i of `delta`, and 0 says that no features differ;
-    `delta_b` may be empty.
-    """
-    width, dim = scores.shape[1], q.shape[1]
-    for run in range(len(runs)):
-        begin, end, low, stop = runs[run]
-        high = low
-        while high < stop and entities[high] < first + width:
-            high += 1
-        runs[run, 2] = high
-        if pitch:
-            for i in range(begin, end, GROUP):
-                left = min(GROUP, end - i)
-                for row in range(low, high):
-                    column = entities[row] - first
-                    own = delta[row * pitch : row * pitch + dim]
-                    q0, q1, q2, q3 = q[i], q[i + 1], q[i + 2], q[i + 3]
-                    s0 = s1 = s2 = s3 = own[0] * 0
-                    for j in range(dim):
-                        s0 += q0[j] * own[j]
-                        s1 += q1[j] * own[j]
-                        s2 += q2[j] * own[j]
-                        s3 += q3[j] * own[j]
-                    scores[i, column] += s0
-                    if left > 1:
-                        scores[i + 1, column] += s1
-                    if left > 2:
-                        scores[i + 2, column] += s2
-                    if left > 3:
-                        scores[i + 3, column] += s3
-        if len(delta_b):
-            for i in range(begin, end):
-                for row in range(low, high):
-                    scores[i, entities[row] - first] += delta_b[row]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_FLAGS)

@@ -24,6 +24,8 @@ class EvaluationOptions:
     )
     sides: tuple[str, ...] = SIDES  # full protocol: which ends of a triple are ranked, and its relation
     unseen: str = "leave-out"  # full protocol: triples with a label never seen, or "worst": ranked last
+    sample: int | None = None  # full protocol: test triples drawn, from each relation its share; None is all
+    auc_candidates: int | None = None  # full protocol: candidates drawn per query, for AUC alone; None is all
     memory_mib: int = 512  # for scores and their comparison; one tile or row of them is always allowed
     threads: int | None = None  # that rank factors; None is one per core; the figures are the same for any
     seed: int = 0  # of the sampled objects and of the bootstrap
@@ -34,7 +36,7 @@ class EvaluationOptions:
     def __post_init__(self) -> None:
         for name, least, most in _WHOLE:
             value = getattr(self, name)
-            if name == "threads" and value is None:
+            if name in _OR_NONE and value is None:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
                 raise SettingError(f"{name} = {value!r}: must be a whole number from {least} to {most}")
@@ -52,10 +54,14 @@ class EvaluationOptions:
 
 _WHOLE = (
     ("candidates", 1, 2**31 - 1),
+    ("sample", 1, 2**31 - 1),
+    ("auc_candidates", 1, 2**31 - 1),
     ("memory_mib", 1, 2**31 - 1),
     ("threads", 1, 2**31 - 1),
     ("seed", 0, 2**63 - 1),
     ("bootstrap", 0, 10**6),
 )
+
+_OR_NONE = ("sample", "auc_candidates", "threads")
 
 DEFAULTS = EvaluationOptions()

@@ -18,7 +18,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["ROWS", "padded", "product"]
+__all__ = ["ROWS", "correction", "lanes", "padded", "product"]
 
 # Queries that are multiplied at once.
 ROWS = 6
@@ -116,3 +116,61 @@ def _product(q: NDArray[Any], rows: NDArray[Any], panel: NDArray[Any], scores: N
                 panel[j, c] = rows[first + c, j]
         for i in range(0, len(q), ROWS):
             _multiply(q, i, panel, scores, first)
+
+
+@cache
+def correction(dtype: DTypeLike) -> Any:
+    """Hand on `_correct` compiled for arrays of floats, in memory or mapped from a file.
+
+    A mapped array cannot be written to, which is a type of its own to numba: one form takes both.
+    """
+    real = types.float32 if np.dtype(dtype) == np.float32 else types.float64
+
+    def fixed(kind: Any) -> Any:
+        return types.Array(kind, 1, "C", readonly=True)
+
+    own = types.Tuple([fixed(types.int32), fixed(real), types.int64, fixed(real)])
+    room = types.Tuple([real[:, ::1], real[:, ::1]])
+    signature = types.void(real[:, ::1], types.int64, real[:, ::1], types.int64[:, ::1], own, room)
+    return njit([signature], cache=True, nogil=True, error_model="numpy")(_correct)
+
+
+def _correct(
+    scores: NDArray[Any],
+    first: int,
+    q: NDArray[Any],
+    runs: NDArray[np.int64],
+    own: tuple[NDArray[np.int32], NDArray[Any], int, NDArray[Any]],
+    room: tuple[NDArray[Any], NDArray[Any]],
+) -> None:
+    """Add q · δ_e + δb_e to the columns of the entities that have rows of their own.
+
+    `own` is entities, Δ, its pitch, and δb: row i of Δ begins at pitch · i, pitch 0 says that no features
+    differ, δb may be empty. A run (begin, end, row, stop) is the queries of one relation, and its rows of Δ
+    from the first that no tile has passed; `row` moves on. q goes on for ROWS rows after the last query;
+    `room` is a panel [k, lanes] and products [rows of q, lanes].
+    """
+    entities, delta, pitch, delta_b = own
+    panel, products = room
+    width, lanes = scores.shape[1], panel.shape[1]
+    for run in range(len(runs)):
+        begin, end, low, stop = runs[run]
+        high = low
+        while high < stop and entities[high] < first + width:
+            high += 1
+        runs[run, 2] = high
+        if pitch:
+            for start in range(low, high, lanes):
+                there = min(lanes, high - start)
+                for c in range(there):
+                    for j in range(q.shape[1]):
+                        panel[j, c] = delta[(start + c) * pitch + j]
+                for i in range(begin, end, ROWS):
+                    _multiply(q, i, panel, products, 0)
+                for i in range(begin, end):
+                    for c in range(there):
+                        scores[i, entities[start + c] - first] += products[i, c]
+        if len(delta_b):
+            for i in range(begin, end):
+                for row in range(low, high):
+                    scores[i, entities[row] - first] += delta_b[row]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from consmrf.errors import InputError, SettingError
 from consmrf.evaluation.groups import Grouping, groupings
-from consmrf.evaluation.metrics import METRICS, Values, measure
+from consmrf.evaluation.metrics import METRICS, QUERY_METRICS, Values, measure
 from consmrf.evaluation.options import DEFAULTS, PROTOCOLS, RANKED, EvaluationOptions
 from consmrf.evaluation.ranking import (
     SIDES,
@@ -25,6 +25,7 @@ from consmrf.evaluation.ranking import (
 from consmrf.evaluation.relations import RAW_HIT, RelationsRanked, rank_relations, raw_hits
 from consmrf.evaluation.result import Evaluation, Measured, Ranks, summarise
 from consmrf.evaluation.sampled import LIST_METRICS, rank_sampled
+from consmrf.evaluation.strata import stratified
 from consmrf.graph.triples import Encoded, Graph, check_graphs
 from consmrf.graph.vocabulary import Vocabulary
 
@@ -62,15 +63,8 @@ def evaluate(
     protocol "paper": each (relation, subject) ranks its objects among sampled unobserved objects.
     """
     known = [known] if isinstance(known, Graph) else known
-    if protocol not in PROTOCOLS:
-        raise SettingError(f"protocol = {protocol!r}: must be one of {', '.join(PROTOCOLS)}")
-    if protocol == "paper" and "objects" not in options.sides:
-        raise SettingError(f"sides = {options.sides!r}: must name objects, all that the paper protocol ranks")
-    if protocol == "paper" and options.unseen != "leave-out":
-        raise SettingError(
-            f"unseen = {options.unseen!r}: the paper protocol ranks the objects of a list together, "
-            "and leaves out what the model has never seen"
-        )
+    _check(protocol, options)
+    _check_drawn(protocol, options)
     check_graphs("evaluate", test, *known)
     encoded = test.encode(model.vocabulary)
     triples = distinct(encoded.triples)
@@ -80,8 +74,12 @@ def evaluate(
     sources = [("training triples of the model", model.known), ("test", triples)]
     sources += [(f"known {i}", ids) for i, ids in enumerate(others, start=1)]
     run = _full if protocol == "full" else _paper
+    asked = _Asked(test, triples, [model.known, *others], options)
+    if options.sample is not None and options.sample < len(triples):
+        rows, stands_for = stratified(triples[:, 1], options.sample, options.seed)
+        asked = _Asked(test, triples[rows], [*asked.known, triples], options, stands_for)
     with one_blas_thread():
-        found = run(model, _Asked(test, triples, [model.known, *others], options))
+        found = run(model, asked)
         summary = summarise(found.measured, options, found.vocabulary.relations, found.groups)
     return Evaluation(
         protocol=protocol,
@@ -93,6 +91,7 @@ def evaluate(
             "scored": len(found.ranks) // len(found.measured.expected),
             "unseen_entity": encoded.unseen_entity,
             "unseen_relation": encoded.unseen_relation,
+            **({} if asked.stands_for is None else {"drawn_from": len(triples)}),
         },
         pairs=found.pairs,
         ranks=found.ranks,
@@ -101,11 +100,46 @@ def evaluate(
     )
 
 
+def _check(protocol: str, options: EvaluationOptions) -> None:
+    """Ask that the options fit the protocol."""
+    if protocol not in PROTOCOLS:
+        raise SettingError(f"protocol = {protocol!r}: must be one of {', '.join(PROTOCOLS)}")
+    if protocol == "paper" and ("objects" not in options.sides or "relations" in options.sides):
+        raise SettingError(
+            f"sides = {options.sides!r}: must name objects and not relations, for the paper protocol ranks "
+            "objects alone"
+        )
+    if protocol == "paper" and options.unseen != "leave-out":
+        raise SettingError(
+            f"unseen = {options.unseen!r}: the paper protocol ranks a list's objects together, and leaves "
+            "out what the model has never seen"
+        )
+
+
 class _Asked(NamedTuple):
     test: Graph
     triples: Ids  # those of the test that the model has labels for, ordered and distinct
     known: list[Ids]  # training first
     options: EvaluationOptions
+    stands_for: Floats | None = None  # of a sample: how many triples of its relation each one stands for
+
+
+def _check_drawn(protocol: str, options: EvaluationOptions) -> None:
+    """Ask that a sample is asked for where it has a meaning."""
+    for name in ("sample", "auc_candidates"):
+        value = getattr(options, name)
+        if value is None:
+            continue
+        if protocol == "paper":
+            raise SettingError(
+                f"{name} = {value}: is of the full protocol; the paper's draws objects, see candidates"
+            )
+        if options.unseen != "leave-out":
+            raise SettingError(f"{name} = {value}: with unseen = {options.unseen!r} all triples are ranked")
+    if options.auc_candidates is not None and "relations" in options.sides:
+        raise SettingError(
+            f"auc_candidates = {options.auc_candidates}: entities are drawn; leave relations out of sides"
+        )
 
 
 class _Found(NamedTuple):
@@ -127,18 +161,8 @@ def _nothing(test: Graph, encoded: Encoded) -> str:
 
 def _full(model: Evaluable, asked: _Asked) -> _Found:
     options, seen = asked.options, model.vocabulary
-    sizes = len(seen.entities), len(seen.relations)
-    counted: dict[str, Counted] = {
-        side: rank(
-            model,
-            queries(asked.triples, asked.known, side, sizes[0]),
-            options.memory_mib,
-            seen.relations,
-            options.threads,
-        )
-        for side in options.sides
-        if side in SIDES
-    }
+    sizes = _sizes(seen)
+    counted = {side: _ranked(model, asked, side) for side in options.sides if side in SIDES}
     vocabulary, triples = seen, asked.triples
     raw = None
     if "relations" in options.sides:
@@ -160,8 +184,40 @@ def _full(model: Evaluable, asked: _Asked) -> _Found:
                 column = own if side == "relations" else np.full(len(own), np.nan)
                 kind[side] = np.column_stack([x, column])
     grouped = groupings(triples, model.known, {side: _ANSWER[side] for side in counted}, _sizes(vocabulary))
-    return _Found(
-        Measured(metrics, triples[:, 1], **kinds), _ranks(triples, counted), vocabulary, grouped, {}
+    measured = Measured(metrics, triples[:, 1], **kinds, stands_for=asked.stands_for)
+    return _Found(_honest(measured, options), _ranks(triples, counted), vocabulary, grouped, {})
+
+
+def _ranked(model: Evaluable, asked: _Asked, side: str) -> Counted:
+    options, seen = asked.options, model.vocabulary
+    wanted = queries(asked.triples, asked.known, side, len(seen.entities))
+    if options.auc_candidates is None:
+        return rank(model, wanted, options.memory_mib, seen.relations, options.threads)
+    drawn = options.auc_candidates, options.seed, options.memory_mib, seen.relations, options.threads
+    return rank_sampled(model, wanted, *drawn).counted
+
+
+def _honest(measured: Measured, options: EvaluationOptions) -> Measured:
+    """Hand on the metrics that what was drawn can tell, weighted by what each row stands for.
+
+    Drawn candidates tell the share of candidates that are beaten, and nothing that is not linear in the rank.
+    Drawn triples tell nothing of lists, which need all answers of a query.
+    """
+    if options.auc_candidates is not None:
+        kept = ["auc"]
+    elif measured.stands_for is not None:
+        kept = [m for m in measured.metrics if m not in QUERY_METRICS]
+    else:
+        return measured
+    columns = [measured.metrics.index(m) for m in kept]
+    stands_for = np.ones(len(measured.relation)) if measured.stands_for is None else measured.stands_for
+    expected, pessimistic, optimistic, weights = (
+        {side: x[:, columns] for side, x in values.items()}
+        for values in (measured.expected, measured.pessimistic, measured.optimistic, measured.weights)
+    )
+    weights = {side: x * stands_for[:, None] for side, x in weights.items()}
+    return Measured(
+        *(tuple(kept), measured.relation, expected, pessimistic, optimistic, weights), measured.stands_for
     )
 
 
@@ -207,9 +263,8 @@ def _last(counted: Counted, triples: Ids, sizes: tuple[int, int], candidates: in
 def _paper(model: Evaluable, asked: _Asked) -> _Found:
     vocabulary, options, triples = model.vocabulary, asked.options, asked.triples
     pairs = queries(triples, asked.known, "objects", len(vocabulary.entities))
-    found = rank_sampled(
-        model, pairs, options.candidates, options.seed, options.memory_mib, vocabulary.relations
-    )
+    drawn = options.candidates, options.seed, options.memory_mib, vocabulary.relations, options.threads
+    found = rank_sampled(model, pairs, *drawn)
     left_out = int((~found.scored).sum())
     if not len(found.values):
         raise InputError(

@@ -41,6 +41,7 @@ __all__ = [
     "queries",
     "rank",
     "score_blocks",
+    "tiled",
 ]
 
 # What one score may cost at most, in bytes: 4 where it is read, the rest while the model computes a block.
@@ -117,14 +118,15 @@ def rank(
 
     Factors are ranked by tiles, on `threads` threads (None: one per core) or as many as memory has room for.
     """
-    predictor = scorer.predictor if isinstance(scorer, Model) else scorer
-    if isinstance(predictor, Factors) and predictor.z.dtype in (np.float32, np.float64):
+    factors = tiled(scorer)
+    counts = scorer.predictor if isinstance(scorer, Model) else scorer
+    if factors is not None:
         from consmrf.evaluation.tiles import count_answers  # here, for it loads the compiler
 
         cores = threads or os.cpu_count() or 1
-        better, equal = count_answers(predictor, asked, memory_mib=memory_mib, threads=cores, labels=labels)
-    elif isinstance(predictor, Counts):
-        better, equal = _count_repeated(predictor, asked, labels)
+        better, equal = count_answers(factors, asked, memory_mib=memory_mib, threads=cores, labels=labels)
+    elif isinstance(counts, Counts):
+        better, equal = _count_repeated(counts, asked, labels)
     else:
         better, equal = _count_blocks(scorer, asked, memory_mib, labels)
     lower, upper, candidates = np.empty_like(better), np.empty_like(better), np.empty_like(better)
@@ -132,6 +134,13 @@ def rank(
     upper[asked.position] = 1 + better + equal
     candidates[asked.position] = np.repeat(asked.candidates, np.diff(asked.indptr))
     return Counted(lower, upper, candidates)
+
+
+def tiled(scorer: Scorer) -> Factors | None:
+    """Hand on the factors behind a scorer, where they can be ranked by tiles."""
+    predictor = scorer.predictor if isinstance(scorer, Model) else scorer
+    known = isinstance(predictor, Factors) and predictor.z.dtype in (np.float32, np.float64)
+    return predictor if known and isinstance(predictor, Factors) else None
 
 
 def _count_repeated(counts: Counts, asked: Queries, labels: Sequence[str]) -> tuple[Longs, Longs]:

@@ -15,11 +15,18 @@ from numpy.typing import NDArray
 
 from consmrf.errors import OutputError
 from consmrf.evaluation.groups import Grouping
-from consmrf.evaluation.intervals import bootstrap_sums, percentile_interval, ratio, weighted_intervals
+from consmrf.evaluation.intervals import (
+    bootstrap_sums,
+    percentile_interval,
+    ratio,
+    share_interval,
+    weighted_intervals,
+)
 from consmrf.evaluation.metrics import QUERY_METRICS, limits
 from consmrf.evaluation.options import RANKED, EvaluationOptions
 from consmrf.evaluation.ranking import SIDES
 from consmrf.evaluation.relations import RAW_HIT
+from consmrf.evaluation.strata import stratified_intervals
 from consmrf.graph.source import replacing
 from consmrf.graph.vocabulary import Vocabulary
 
@@ -71,6 +78,7 @@ class Measured:
     pessimistic: Mapping[str, Floats]
     optimistic: Mapping[str, Floats]
     weights: Mapping[str, Floats]
+    stands_for: Floats | None = None  # [n] of a sample: how many test triples of its relation each row is for
 
     @property
     def views(self) -> dict[str, tuple[str, ...]]:
@@ -242,8 +250,11 @@ def _intervals(measured: Measured, options: EvaluationOptions) -> dict[str, dict
     if len(measured.relation) < 2 or (options.intervals == "bootstrap" and not options.bootstrap):
         return {}
     sums, weights = measured.parts(measured.expected)
-    found = _student if options.intervals == "analytic" else _bootstrapped
-    spans = found(sums, weights, measured.views, options)
+    if measured.stands_for is not None:
+        spans = _of_sample(sums, weights, measured, options)
+    else:
+        found = _student if options.intervals == "analytic" else _bootstrapped
+        spans = found(sums, weights, measured.views, options)
     told: dict[str, dict[str, Interval]] = {}
     for view, (low, high) in spans.items():
         ends = zip(measured.metrics, low.tolist(), high.tolist(), strict=True)
@@ -275,6 +286,22 @@ def _student(
         view: weighted_intervals(_over(sums, sides), _over(weights, sides), options.confidence)
         for view, sides in views.items()
     }
+
+
+def _of_sample(sums: Parts, weights: Parts, measured: Measured, options: EvaluationOptions) -> Spans:
+    """Hand on intervals over drawn rows; a share without any spread in the sample gets Wilson's instead."""
+    assert measured.stands_for is not None
+    drawn = measured.relation, measured.stands_for
+    spans = {}
+    for view, sides in measured.views.items():
+        total, weight = _over(sums, sides), _over(weights, sides)
+        span = stratified_intervals(total, weight, *drawn, options.confidence)
+        for i, metric in enumerate(measured.metrics):
+            n = int((weight[:, i] > 0).sum())
+            if limits(metric) == (0.0, 1.0) and n and span[0, i] == span[1, i]:
+                span[:, i] = share_interval(round(n * span[0, i]), n, options.confidence)
+        spans[view] = span
+    return spans
 
 
 def _over(parts: Mapping[str, NDArray[Any]], sides: Sequence[str]) -> NDArray[Any]:

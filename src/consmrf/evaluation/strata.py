@@ -39,12 +39,12 @@ def stratified(relation: Ids, count: int, seed: int) -> tuple[Longs, Floats]:
 
 
 def allocate(sizes: Longs, count: int) -> Longs:
-    """Share `count` draws out in proportion to the sizes, by largest remainders; two where there are two."""
+    """Share `count` draws out in proportion to the sizes, by largest remainders; at least two, or all."""
     least = np.minimum(sizes, _FEWEST)
-    if not least.sum() <= count <= sizes.sum():
+    if count < least.sum():
         raise InputError(
-            f"sample = {count}: of {sizes.sum()} triples of {len(sizes)} relations, must be from "
-            f"{least.sum()} ({_FEWEST} of each relation, or all it has) to {sizes.sum()}; leave it out to rank all"
+            f"sample = {count}: must be at least {least.sum()}, {_FEWEST} test triples of each of "
+            f"{len(sizes)} relations or all it has; leave it out to rank all {sizes.sum()}"
         )
     rest = sizes - least
     shares = rest * ((count - least.sum()) / max(int(rest.sum()), 1))

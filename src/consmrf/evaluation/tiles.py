@@ -10,21 +10,22 @@ and a candidate equals it within √k ε Σ|terms of t|, ε being the spacing of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consmrf.evaluation.counting import FINITE, GROUP, correction, count, settle
-from consmrf.evaluation.products import ROWS, lanes, padded, product
+from consmrf.evaluation.counting import FINITE, count, settle
+from consmrf.evaluation.products import ROWS, correction, lanes, padded, product
 from consmrf.evaluation.queries import SIDES, Longs, Queries, not_finite, runs
 from consmrf.predictors import Factors
 
-__all__ = ["HEIGHT", "count_answers", "workers"]
+__all__ = ["HEIGHT", "count_answers", "score_wanted", "workers"]
 
 # Queries of one tile: so many that laying out the candidates for them is a small part of the work.
 HEIGHT = 40 * ROWS
@@ -33,9 +34,12 @@ _TILE_BYTES = 240 << 10
 # What a worker holds besides: its queries in the factors' floats and in double, the rows of a view, products.
 _WORKER_BYTES = 8 << 20
 # From this share of the entities on, a relation's queries meet its view instead of Z and corrections.
-_OWN_FROM = 1 / 8
+_OWN_FROM = 1 / 4
 # Answers whose scores are summed at once.
 _ANSWERS = 256
+# Wanted entities whose rows are gathered at once, and bytes of a score that waits to be taken.
+_TOGETHER = 1024
+_WANTED_BYTES = 32
 # Pieces of work for each worker, where there are entities enough.
 _PIECES = 4
 
@@ -88,6 +92,32 @@ def count_answers(
     return better, reaching - better
 
 
+def score_wanted(
+    factors: Factors,
+    asked: Queries,
+    wanted: Callable[[int], Longs],
+    most: int,
+    *,
+    memory_mib: int,
+    threads: int,
+    labels: Sequence[str],
+) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Yield each query with the scores of the entities wanted for it, `most` at the most."""
+    ranking = _Ranking(factors, asked, labels)
+    n = workers(threads, memory_mib)
+    height = max(1, min(HEIGHT, (memory_mib << 20) // (_WANTED_BYTES * n * max(most, 1))))
+    pool = ThreadPoolExecutor(n, thread_name_prefix="consmrf-rank")
+    try:
+        tiles = list(ranking.tiles(height))
+        for i in range(0, len(tiles), n):  # no more than a tile for each worker waits to be taken
+            together = tiles[i : i + n]
+            scored = pool.map(partial(ranking.score, wanted=wanted), together)
+            for tile, found in zip(together, scored, strict=True):
+                yield from zip(tile.rows.tolist(), found, strict=True)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 class _Ranking:
     """What the tiles of one side have in common."""
 
@@ -108,14 +138,15 @@ class _Ranking:
 
     def pieces(self, n: int) -> Iterator[tuple[_Tile, int, int]]:
         """Yield each tile with a range of candidates: all, or parts where tiles are few for n workers."""
-        tiles = list(self._tiles())
+        tiles = list(self.tiles(HEIGHT))
         parts = ceil(_PIECES * n / len(tiles)) if n > 1 else 1
         step = self._width * ceil(self._asked.n_entities / (self._width * parts))
         for tile in tiles:
             for first in range(0, self._asked.n_entities, step):
                 yield tile, first, min(first + step, self._asked.n_entities)
 
-    def _tiles(self) -> Iterator[_Tile]:
+    def tiles(self, height: int) -> Iterator[_Tile]:
+        """Yield tiles of at most `height` queries."""
         seen = self._factors.seen(self._asked.relation.astype(np.int64), self._side)
         rows = np.diff(self._factors.delta_indptr)
         apart = rows[seen] >= self._least
@@ -124,8 +155,8 @@ class _Ranking:
             if apart[begin]:
                 meeting.append((np.arange(begin, end), int(seen[begin])))
         for queries, view in meeting:
-            for first in range(0, len(queries), HEIGHT):
-                yield _Tile(queries[first : first + HEIGHT], view)
+            for first in range(0, len(queries), height):
+                yield _Tile(queries[first : first + height], view)
 
     def count(self, tile: _Tile, first: int, last: int) -> tuple[Longs, Longs]:
         """Hand on the places of the tile's answers, and how many candidates are above, and at least equal."""
@@ -137,6 +168,7 @@ class _Ranking:
         q = laid.q[: padded(len(tile.rows), ROWS)]
         scores = np.empty((len(q), self._width), z.dtype)
         panel = np.empty((z.shape[1], self._lanes), z.dtype)
+        room = panel, np.empty((len(laid.q), self._lanes), z.dtype)
         view = np.empty((self._width if tile.view is not None else 0, z.shape[1]), z.dtype)
         for begin in range(first, last, self._width):
             end = min(begin + self._width, last)
@@ -144,7 +176,8 @@ class _Ranking:
             self._multiply(q, rows, panel, scores)
             if len(own):
                 pitch = self._pitch if tile.view is None else 0
-                self._correct(scores, begin, laid.q, own, self._own_entities, self._delta, pitch, self._own_b)
+                departed = self._own_entities, self._delta, pitch, self._own_b
+                self._correct(scores, begin, laid.q, own, departed, room)
             strange = settle(
                 scores, begin, end - begin, self._b, self._log_share, laid.beta, asked.known, passed
             )
@@ -152,6 +185,31 @@ class _Ranking:
                 raise not_finite(asked, int(tile.rows[strange]), self._labels)
             count(scores, laid.indptr, laid.low, laid.high, counts)
         return laid.answers, counts
+
+    def score(self, tile: _Tile, wanted: Callable[[int], Longs]) -> list[NDArray[Any]]:
+        """Hand on the scores of the entities wanted for each query of a tile."""
+        factors, found = self._factors, []
+        seen, q, beta = self._asking(tile)
+        panel = np.empty((factors.z.shape[1], self._lanes), factors.z.dtype)
+        scores = np.empty((ROWS, padded(_TOGETHER, self._lanes)), factors.z.dtype)
+        for i, query in enumerate(tile.rows.tolist()):
+            entities, view = wanted(query).astype(np.int32), int(seen[i])
+            row = np.empty(len(entities), factors.z.dtype)
+            for first in range(0, len(entities), scores.shape[1]):
+                part = entities[first : first + scores.shape[1]]
+                self._multiply(q[i : i + 1].repeat(ROWS, axis=0), factors.rows(view, part), panel, scores)
+                row[first : first + len(part)] = scores[0, : len(part)]
+            if len(self._b):
+                row += self._b[entities]
+            if len(self._log_share):
+                row += beta[i] * self._log_share[entities]
+            if len(self._own_b):
+                at = factors.departed(view, entities)
+                row[at >= 0] += self._own_b[at[at >= 0]]
+            if not np.isfinite(row).all():
+                raise not_finite(self._asked, query, self._labels)
+            found.append(row)
+        return found
 
     def _rows(self, view: NDArray[Any], number: int, begin: int, end: int) -> NDArray[Any]:
         """Lay the rows of a view in `view`: Z, and Δ where the relation has rows."""
@@ -173,29 +231,37 @@ class _Ranking:
                     found.append((begin, end, low, own.stop))
         return np.array(found, np.int64).reshape(-1, 4)
 
-    def _laid(self, tile: _Tile) -> _Laid:
+    @np.errstate(over="ignore", invalid="ignore")  # scores that are not finite are found, and named, later
+    def _asking(self, tile: _Tile) -> tuple[Longs, NDArray[Any], NDArray[Any]]:
+        """Hand on the views of a tile's queries, q, and β."""
         factors, asked = self._factors, self._asked
         relation = asked.relation[tile.rows].astype(np.int64)
         seen = factors.seen(relation, self._side)
-        q = np.zeros((padded(len(seen), ROWS) + GROUP, factors.z.shape[1]), factors.z.dtype)
+        q = np.zeros((padded(len(seen), ROWS) + ROWS, factors.z.shape[1]), factors.z.dtype)
         q[: len(seen)] = factors.queries(relation, asked.given[tile.rows], self._side)
         beta = np.zeros(len(seen), self._log_share.dtype)
         if len(factors.beta):
             beta = factors.own_betas(relation, self._side)
+        return seen, q, beta
+
+    def _laid(self, tile: _Tile) -> _Laid:
+        asked = self._asked
+        seen, q, beta = self._asking(tile)
         answers, indptr = _spread(asked.indptr[tile.rows], asked.indptr[tile.rows + 1])
         query = np.repeat(np.arange(len(seen)), np.diff(indptr))
         low, high = np.empty((2, len(answers)), q.dtype)
         for i in range(0, len(answers), _ANSWERS):
             part = slice(i, i + _ANSWERS)
             of = query[part]
-            score, reach = self._scored(q[of], seen[of], beta[of], asked.answers[answers[part]])
-            low[part], high[part] = score - reach, score + reach
+            same = self._scored(q[of], seen[of], beta[of], asked.answers[answers[part]])
+            low[part], high[part] = same
         return _Laid(tile, seen, q, beta, indptr, answers, low, high)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _scored(
         self, q: NDArray[Any], seen: Longs, beta: NDArray[Any], answers: NDArray[np.int32]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Hand on the score of each answer, and how far from it a score is still the same."""
+    ) -> NDArray[Any]:
+        """Hand on the least and the greatest score [2, n] that is the same as that of each answer."""
         factors, side = self._factors, self._side
         at = np.empty(len(answers), np.int64)
         for begin, end in runs(seen):
@@ -216,7 +282,8 @@ class _Ranking:
             terms[-1][own, 0] = self._own_b[at[own]]
         score = np.sum([term.sum(axis=1) for term in terms], axis=0)
         size = np.sum([np.abs(term).sum(axis=1) for term in terms], axis=0)
-        return score, np.sqrt(q.shape[1]) * np.finfo(factors.z.dtype).eps * size
+        reach = np.sqrt(q.shape[1]) * np.finfo(factors.z.dtype).eps * size
+        return np.stack([score - reach, score + reach]).astype(factors.z.dtype)
 
 
 def _pitched(rows: NDArray[Any]) -> tuple[NDArray[Any], int]:

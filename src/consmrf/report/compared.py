@@ -67,7 +67,7 @@ def _forest(comparison: Comparison) -> str:
     first, second = comparison.names
     words = (
         f"{metric} of {first} − {second}, {sides(comparison.view)}, lines: "
-        f"{comparison.options.confidence:.0%} paired bootstrap intervals; the {len(rows)} relations with the "
+        f"{comparison.options.confidence:.0%} paired Student's intervals; the {len(rows)} relations with the "
         "most ranks. At the right, how many ranks; * where p, corrected by Holm over the relations tested, "
         "is below 5 %."
     )

@@ -69,7 +69,8 @@ def judge(
         if (found := calibrate(model, facts, known, n_entities, seed=first.options.seed)) is not None
     }
     examples: dict[str, list[Example]] = {}
-    if first.protocol == "full" and any(side in first.measured.expected for side in SIDES):
+    ends = any(side in first.measured.expected for side in SIDES)
+    if first.protocol == "full" and ends and "mrr" in first.measured.metrics:
         for relation in worst_relations(first):
             own = worst_queries(models[name], first, known, relation)
             if own:
@@ -137,6 +138,7 @@ def _pictures(judged: Judged) -> str:
     stands = (
         "Each ranked answer is counted once; ranks are those of the protocol above, equals in the middle."
     )
+    plot = [heading("By relation"), picture(dots(rows, "by-relation", metric_title(lead)), by_relation)]
     beside = [heading("Where the right answers stand"), picture(rank_histogram(ranks, "ranks"), stands)]
     if judged.calibrations:
         facts = next(iter(judged.calibrations.values())).facts
@@ -149,9 +151,9 @@ def _pictures(judged: Judged) -> str:
             "of cases: where half of all are facts, not among all candidates. Lines: 95 % intervals."
         )
         curve = picture(calibration_curve(judged.calibrations, "calibration"), words)
-        beside += [heading("How far scores can be believed"), curve]
-    plot = heading("By relation") + picture(dots(rows, "by-relation", metric_title(lead)), by_relation)
-    return section("What it finds, relation by relation", columns(plot, "\n".join(beside)))
+        shorter = plot if len(rows) < _MOST // 2 else beside
+        shorter += [heading("How far scores can be believed"), curve]
+    return section("What it finds, relation by relation", columns("\n".join(plot), "\n".join(beside)))
 
 
 def _entity_sides(evaluation: Evaluation) -> NDArray[np.bool_]:
@@ -239,7 +241,8 @@ def _all_figures(judged: Judged) -> str:
         "behind it. Metrics adjusted for chance are 0 for a random order and 1 at best. MAP, NDCG, precision "
         "and recall are of lists: a query's right answers in the test, ranked together."
     )
-    more = [further(judged.plain)] if tree["protocol"] == "full" else []
+    rest = further(judged.plain)
+    more = [rest] if len(rest.head) > 1 else []
     table = relations(judged.plain, sorted(tree["relations"]))
     return section(
         "All figures", figures(judged.plain), *more, paragraph(words), folded("Every relation", table)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consmrf.report.canvas import COLORS, INK, axes, shortened, style, svg
+from consmrf.report.tables import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +64,7 @@ def dots(rows: Sequence[Row], name: str, axis_title: str, zero: float | None = N
             said += [f"{shortened(rows[y].label)}, {method}: {dot.value:.3f}" for y, dot in places]
         if zero is not None:
             axis.axvline(zero, color=INK, linewidth=0.8, alpha=0.6)
-        axis.set_yticks(range(len(rows)), [shortened(row.label, 24) if row.dots else "" for row in rows])
+        axis.set_yticks(range(len(rows)), [_fitting(row.label) if row.dots else "" for row in rows])
         for y, row in enumerate(rows):
             if not row.dots:
                 axis.annotate(row.label, (0.01, y), xycoords=_ROWS, va="center", fontweight="bold")
@@ -83,7 +84,7 @@ def dots(rows: Sequence[Row], name: str, axis_title: str, zero: float | None = N
         axis.grid(axis="x", alpha=0.25, linewidth=0.6)
         axis.set_axisbelow(True)
         axis.margins(x=0.05)
-        axis.set_xlabel(axis_title)
+        axis.set_xlabel(printable(axis_title))
         if len(methods) > 1:
             _legend(figure, axis)
         return svg(figure, name, f"{axis_title}. {'; '.join(said)}")
@@ -100,7 +101,7 @@ def _series(axis: Axes, places: Sequence[tuple[int, Dot]], shift: float, method:
         _MARKERS[i % len(_MARKERS)],
         color=color,
         markersize=5,
-        label=method,
+        label=shortened(method),
         markerfacecolor=color if i == 0 else "none",
     )
 
@@ -113,13 +114,13 @@ def rank_histogram(ranks: Mapping[str, NDArray[np.floating]], name: str) -> str:
     labels = [f"{a:,}" if b == a + 1 else f"{a:,}–{b - 1:,}" for a, b in pairwise(edges)]
     said = []
     with style():
-        figure, axis = _narrow(0.85 + _ROW * 1.15 * len(labels))
+        figure, axis = _narrow(0.85 + _ROW * (0.4 + 0.6 * len(ranks)) * len(labels))
         height = 0.78 / len(ranks)
         for i, (method, own) in enumerate(ranks.items()):
             # a rank of 3.5, between equals, is counted with 3: it is not 4 yet
             share = np.histogram(np.floor(own), edges)[0] / len(own)
             at = np.arange(len(labels)) + (i - (len(ranks) - 1) / 2) * height
-            bars = axis.barh(at, share, height * 0.92, color=COLORS[i % len(COLORS)], label=method)
+            bars = axis.barh(at, share, height * 0.92, color=COLORS[i % len(COLORS)], label=shortened(method))
             axis.bar_label(bars, [f"{x:.0%}" if x >= 0.005 else "" for x in share], padding=3, fontsize=8.5)
             said += [f"rank {b}, {method}: {x:.1%}" for b, x in zip(labels, share, strict=True)]
         axis.set_yticks(range(len(labels)), labels)
@@ -149,7 +150,7 @@ def calibration_curve(found: Mapping[str, Calibration], name: str) -> str:
                 markersize=5,
                 linewidth=1.2,
                 markerfacecolor=color if i == 0 else "none",
-                label=method,
+                label=shortened(method),
             )
             said += [
                 f"{method}: {p:.2f} predicted, {x:.2f} facts"
@@ -169,6 +170,12 @@ def _narrow(height: float) -> tuple[Figure, Axes]:
     figure, (axis,) = axes(1, height)
     figure.set_size_inches(_WIDTH, height)
     return figure, axis
+
+
+def _fitting(label: str, most: int = 26) -> str:
+    """Hand on a label that fits beside an axis: its beginning, and more of its end, where paths differ."""
+    label = printable(label)
+    return label if len(label) <= most else f"{label[: most // 3]}…{label[most // 3 + 1 - most :]}"
 
 
 def _legend(figure: Figure, axis: Axes) -> None:

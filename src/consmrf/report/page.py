@@ -24,7 +24,7 @@ h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .5rem; }
 h2 { font-size: 1.25rem; margin: 2.5rem 0 .75rem; padding-top: 1rem; border-top: 1px solid var(--line); }
 h3 { font-size: 1rem; margin: 1.25rem 0 .25rem; }
 p, li { max-width: 46rem; overflow-wrap: anywhere; } ul { margin: .25rem 0; padding-left: 1.25rem; }
-.wide { overflow-x: auto; }
+.wide { overflow-x: auto; margin: 0 0 1rem; }
 table { border-collapse: collapse; font-size: .8125rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .5rem; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--line); }
@@ -43,7 +43,8 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 .tiles { display: grid; gap: .75rem; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); }
 .tiles div { padding: .75rem 1rem; border: 1px solid var(--line); border-radius: .5rem;
   background: var(--band); }
-.tiles b { display: block; font-size: 1.75rem; line-height: 1.25; font-variant-numeric: tabular-nums; }
+.tiles b { display: block; font-size: clamp(1.25rem, 5vw, 1.75rem); line-height: 1.25;
+  font-variant-numeric: tabular-nums; }
 .tiles span { display: block; font-size: .8125rem; color: var(--soft); }
 details { margin: 1rem 0; } summary { cursor: pointer; padding: .25rem 0; }
 code { font-family: ui-monospace, monospace; font-size: .9em; }

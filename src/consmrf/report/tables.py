@@ -127,7 +127,8 @@ def figures(methods: Mapping[str, Figures]) -> Table:
 def further(methods: Mapping[str, Figures]) -> Table:
     """Tabulate the metrics adjusted for chance and those of queries with all their positives."""
     first = next(iter(methods.values()))
-    names = [name for name in _MORE if name in first[main_side(first)]]
+    leading = metrics(first)
+    names = [name for name in _MORE if name in first[main_side(first)] and name not in leading]
     rows = [
         (f"{title}: {method}", *(number(name, tree[side].get(name)) for name in names))
         for side, title in _SIDES.items()
@@ -211,8 +212,8 @@ def pairing(comparison: Mapping[str, Any]) -> str:
     return (
         f"{pairs['paired']:,} ranks are in both; {pairs['only_first']:,} only in {first}, "
         f"{pairs['only_second']:,} only in {second}.{other} Differences are {first} − {second}; intervals "
-        f"({options['confidence']:.0%}) by paired bootstrap over triples, p by {options['repeats']:,} sign "
-        "flips over triples, each metric by itself."
+        f"({options['confidence']:.0%}) by paired bootstrap over triples, of relations Student's; p by "
+        f"{options['flips']:,} sign flips over triples, each metric by itself."
     )
 
 
@@ -267,10 +268,14 @@ def conditions(evaluation: Figures) -> str:
     """Say what the figures hold for: protocol, candidates, filter, and what was left out."""
     triples, known = evaluation["triples"], ", ".join(evaluation["filter"])
     unseen = "ranked last" if evaluation["options"]["unseen"] == "worst" else "left out"
+    drawn = evaluation["options"].get("auc_candidates")
     kind = "sampled objects" if evaluation["protocol"] == "paper" else "entities"
+    kind += "" if drawn is None else f", {drawn:,} of them drawn for each query, for AUC alone"
+    whole = triples.get("drawn_from")
+    sample = "" if whole is None else f", drawn from {whole:,}, each relation its share"
     return (
         f"{evaluation['protocol']} protocol: against {evaluation['candidates']:,} {kind}, "
-        f"without known facts: {known}. {triples['scored']:,} triples scored; "
+        f"without known facts: {known}. {triples['scored']:,} triples scored{sample}; "
         f"{unseen}: {triples['unseen_entity']:,} with an unseen entity, "
         f"{triples['unseen_relation']:,} with an unseen relation."
     )
