@@ -18,12 +18,13 @@ from consmrf.evaluation.result import save_ranks
 from consmrf.report.progress import CellProgress, duration
 from consmrf.study.datasets import source_of
 from consmrf.study.evidence import Queries, difference, exponent, pooled_means, queries, read_ranks
+from consmrf.study.findings import Timed
 from consmrf.study.graphs import GRAPHS
 from consmrf.study.measure import epoch_seconds, sampled_targets
 from consmrf.study.plan import Planner
 from consmrf.study.schedule import Load, Room, startable, time_left
-from consmrf.study.spec import read_study
-from consmrf.study.timings import reached
+from consmrf.study.spec import Method, read_study
+from consmrf.study.timings import reached, timing_sections
 
 STUDY = """
 [search]
@@ -306,6 +307,33 @@ def test_sampled_targets_are_spread_over_the_sizes():
     sizes = np.bincount(graph.triples[:, 1])
     middle = graph.vocabulary.relations[int(np.argsort(sizes)[1])]
     assert sampled_targets(graph, 1) == (middle,)
+
+
+def test_ratios_are_plain_and_marked_where_they_bound_or_scale():
+    def timed(method, seconds, status="PATIENCE", scale=1.0):
+        told = {"training": seconds, "epoch": seconds / 10}
+        found = {"seconds": told, "status": status, "epochs": 10, "scale": scale, "others": 0.5}
+        return Timed("a", method, None, found)
+
+    settings = {"wave": "consensus", "mine": "consensus", "dmf": "dmf", "catsmf": "catsmf"}
+    methods = {name: Method(name, {"method": method}) for name, method in settings.items()}
+    stops = (timed("wave", 2.0), timed("dmf", 5.0, scale=16.0), timed("catsmf", 30.0, "MAX_SECONDS"))
+    findings = SimpleNamespace(
+        study=SimpleNamespace(methods=methods), methods=tuple(methods), timed={"stop": stops}
+    )
+    [section] = timing_sections(findings)
+    seconds, epochs, words = section.blocks
+    assert seconds.head == (
+        "seconds to the stopping rule",
+        "wave",
+        "dmf",
+        "catsmf",
+        "dmf / wave",
+        "catsmf / wave",
+    )
+    assert seconds.rows == (("a", "2.00", "≈ 80.0", "> 30.0", "≈ 40.0", "> 15.0"),)
+    assert epochs.rows == (("a", "0.200", "8.00", "3.00", "≈ 40.0", "15.0"),)
+    assert "Others kept up to 0.5 cores busy" in words
 
 
 # -- progress
