@@ -89,7 +89,7 @@ def machine(rows: int, width: int) -> dict[str, float]:
         "multiply-adds": rate(lambda: _multiply_add(x * 1e-9, 16), 16 * 64 * len(x)),
         "roots": rate(lambda: _roots(1e9 * x, y, 64), 64 * len(x)),
     }
-    for name, size in (("rows here", rows), ("rows of a GiB", GIB // (4 * width))):
+    for name, size in (("rows of a block", rows), ("rows of a GiB", GIB // (4 * width))):
         table = np.zeros((size, width), np.float32)
         order = rng.integers(size, size=200_000)
         told[name] = rate(lambda t=table, o=order: _touch_rows(t, o), len(order))  # type: ignore[misc]
@@ -150,7 +150,7 @@ def main() -> None:
     ):
         has = work(asked.dim, base.scorer, base.negatives, stage)
         arithmetic = has["multiply-adds"] / can["multiply-adds"] + has["roots"] / can["roots"]
-        memory = has["rows"] / can["rows here"]
+        memory = has["rows"] / can["rows of a block"]
         took = 1 / measured(graph, config, departs=stage == 2)
         estimate = max(arithmetic, memory)
         times = " | ".join(f"{1e9 * each:.0f}" for each in (arithmetic, memory, estimate, took))
