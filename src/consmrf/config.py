@@ -30,7 +30,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "learning_rate": 0.1,
         "regulariser": "n3",
         "reg": 0.1,
-        "rho": 10.0,
+        "rho": 3.0,
         "negatives": 256,
         "max_epochs": 60,
         "tol": 0.0,
@@ -90,7 +90,7 @@ class Config:
     # dmf, catsmf: α_{t,r}, how much a fact of an auxiliary relation r counts where t is the target; a number
     # for all, {target: {auxiliary: α}}, or rows of numbers in the order of the relations' labels
     alpha: float | Mapping[str, Mapping[str, float]] | tuple[tuple[Any, ...], ...] = 0.25
-    rho: float = _DEFAULT  # ρ: 10 in all for an entity of a relation / 0.0005 in every step
+    rho: float = _DEFAULT  # ρ: 3 in all for an entity of a relation / 0.0005 in every step
     negatives: int = _DEFAULT  # objects that a fact is ranked against in a step: 256 / 1
     sampling: str = "uniform"  # where they are drawn from: uniform, degree, or the relation's own range
     reciprocal: bool = _DEFAULT  # whether subjects are ranked by an inverse relation with a view of its own
