@@ -455,11 +455,11 @@ def test_asking_costs_no_heavy_import(arguments):
     assert ran.stdout.splitlines()[-1] == "[]"
 
 
-def test_predicting_and_evaluating_load_no_compiler(files, model):
+def test_only_evaluating_and_fitting_load_the_compiler(files, model):
     code = "import sys; from consmrf.cli import main; print(main(sys.argv[1:]), 'numba' in sys.modules)"
-    evaluating = ["evaluate", files / "model", files / "test.tsv"]
     predicting = ["predict", files / "model", "--subject", model.entities[0], "--relation", "reads"]
-    for arguments in (evaluating, predicting):
+    auditing = ["audit", files / "train.tsv", "--test", files / "test.tsv"]
+    for arguments in (predicting, auditing, ["info", files / "model"]):
         command = [sys.executable, "-c", code, *map(str, arguments)]
         ran = subprocess.run(command, capture_output=True, text=True, check=True)
         assert ran.stdout.splitlines()[-1] == "0 False"

@@ -11,7 +11,6 @@ from cyclopts import Parameter
 from consmrf.cli.options import Reading, described, whole
 from consmrf.cli.terminal import say
 from consmrf.errors import InputError
-from consmrf.report.files import check_new_folder, check_writable, write_json, write_split, write_text
 
 __all__ = ["audit"]
 
@@ -43,6 +42,8 @@ class Places:
 
     def check(self, held_out: bool) -> None:
         """Stop unless everything asked for could be written."""
+        from consmrf.report.files import check_new_folder, check_writable
+
         for path in (self.json, self.html):
             if path is not None:
                 check_writable(path)
@@ -69,6 +70,7 @@ def audit(
     from consmrf.evaluation.audit.audit import AuditOptions, without_leaks
     from consmrf.evaluation.audit.audit import audit as run
     from consmrf.report.audit import audit_lines, audit_page
+    from consmrf.report.files import write_json, write_split, write_text
 
     given = {f.name: getattr(limits, f.name) for f in fields(limits)}
     options = AuditOptions(**{name: x for name, x in given.items() if x is not None})

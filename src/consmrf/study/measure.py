@@ -53,7 +53,7 @@ def measure(job: Mapping[str, Any]) -> Found:
         "others": clock.others(),
     }
     if asked["judged"] != "none":
-        found |= _judged(result.model, parts, asked, Path(job["path"]).with_suffix(".parquet"))
+        found |= _judged(result.model, parts, job)
     return {**found, "peak_bytes": peak_bytes(), "machine": machine()}
 
 
@@ -77,10 +77,11 @@ def _compile(config: Config) -> None:
     fit(warm, valid=warm, config=Config.from_dict(values))
 
 
-def _judged(model: Model, parts: Parts, asked: Mapping[str, Any], ranks: Path) -> Found:
+def _judged(model: Model, parts: Parts, job: Mapping[str, Any]) -> Found:
     """Evaluate on the hold-out, against training alone; or on the test triples, whose ranks are kept."""
+    asked, ranks = job["asked"], Path(job["path"]).with_suffix(".parquet")
     values = {k: v for k, v in asked["evaluation"].items() if k != "full"}
-    options = EvaluationOptions(**values, memory_mib=SCORES_MIB)
+    options = EvaluationOptions(**values, memory_mib=SCORES_MIB, threads=job["threads"])
     if asked["judged"] == "valid":
         return {"evaluation": _figures(evaluate(model, parts.valid, protocol="paper", options=options))}
     tested = evaluate(model, parts.test, known=[parts.valid], protocol="paper", options=options)
