@@ -6,14 +6,11 @@ the blocks in their order. Neither the number of threads nor their timing can be
 
 from __future__ import annotations
 
-import os
-import queue
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Future
 from itertools import pairwise
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +21,7 @@ from consmrf.consensus.merge import merge_rows
 from consmrf.consensus.plan import Plan
 from consmrf.consensus.wave import WaveState, WaveSwept
 from consmrf.engine.trainers import Done, Drawn, Pooled, Trainer
+from consmrf.engine.workers import Workers
 
 __all__ = ["Waves"]
 
@@ -36,11 +34,10 @@ class Waves:
     ) -> None:
         """Receive the facts, the state whose form says what is trained, and the relations that take part."""
         self._config, self._form = config, state.form
-        self.workers = max(1, min(config.threads or os.cpu_count() or 1, config.wave_width))
-        self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="consmrf")
-        self._stop = np.zeros(1, np.uint8)
+        self._pool = Workers(config.threads, config.wave_width)
+        self.workers = self._pool.count
         kind = Drawn if state.form.few else Pooled
-        self._trainer: Trainer = kind(layout, state, config, self.workers, self._stop, only)
+        self._trainer: Trainer = kind(layout, state, config, self.workers, self._pool.stop, only)
         self._ahead: tuple[int, Future[Plan] | None] = (0, None)
 
     def __enter__(self) -> Waves:
@@ -82,26 +79,18 @@ class Waves:
         (ahead, plan), self._ahead = self._ahead, (0, None)
         found = plan.result() if plan is not None and ahead == epoch else self._trainer.plan(epoch)
         if self.workers > 1:
-            self._ahead = (epoch + 1, self._pool.submit(self._trainer.plan, epoch + 1))
+            self._ahead = (epoch + 1, self._pool.ahead(self._trainer.plan, epoch + 1))
         return found
 
     def _run_wave(self, state: WaveState, plan: Plan, numbers: range, epoch: int) -> list[Done]:
         """Train the blocks of one wave, whichever thread is free; hand them on in their order."""
-        waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-        for place in range(len(numbers)):
-            waiting.put(place)
         done: list[Done | None] = [None] * len(numbers)
 
-        def work(worker: int) -> None:
-            while True:
-                try:
-                    place = waiting.get_nowait()
-                except queue.Empty:
-                    return
-                at = (self._config.seed, epoch, numbers[place])
-                done[place] = self._train_block(state, plan, at, worker, place)
+        def work(place: int, worker: int) -> None:
+            at = (self._config.seed, epoch, numbers[place])
+            done[place] = self._train_block(state, plan, at, worker, place)
 
-        self._on_all(work, range(self.workers), waiting)
+        self._pool.each(work, range(len(numbers)), range(self.workers))
         return [d for d in done if d is not None]
 
     def _train_block(
@@ -115,30 +104,16 @@ class Waves:
             return 0.0
         moved = [0.0] * self.workers
 
-        def merge(share: int) -> None:
+        def merge(share: int, _: int) -> None:
             for done in wave:
                 for target, rows, table, counts in done.tables:
                     width = target.shape[1] // self._form.arrays
                     change = merge_rows(target, rows, table, width, share, self.workers)
                     moved[share] += change if counts else 0.0
 
-        self._on_all(merge, range(self.workers))
+        self._pool.each(merge, range(self.workers), range(self.workers))
         return sum(moved)
-
-    def _on_all(self, work: Callable[[Any], None], shares: Sequence[Any], waiting: Any = None) -> None:
-        """Run `work` on every thread, each with its share; an interrupt waits for the threads to leave."""
-        running = [self._pool.submit(work, share) for share in shares]
-        try:
-            for future in running:
-                future.result()
-        except BaseException:
-            self._stop[0] = 1
-            while waiting is not None and not waiting.empty():
-                waiting.get_nowait()
-            for future in running:
-                future.exception()
-            raise
 
     def close(self) -> None:
         """End the threads; safe to call twice."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import queue
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
 
@@ -60,6 +60,10 @@ class Workers:
             for future in running:
                 future.exception()
             raise
+
+    def ahead(self, work: Callable[[Any], Any], task: Any) -> Future[Any]:
+        """Have whoever is free first call `work(task)`; hand on the promise of its result."""
+        return self._pool.submit(work, task)
 
     def close(self) -> None:
         """End the threads; safe to call twice."""
