@@ -21,7 +21,7 @@ from consmrf.graph.partition import Partition
 __all__ = ["MemoryEstimate", "estimate", "estimate_waves", "expected_rows", "process_size", "score_size"]
 
 # What the compiler and the kernels it loads add to a process, and a process of which nothing is known.
-_COMPILER = 100 * 2**20
+_COMPILER = 150 * 2**20
 _PROCESS = 200 * 2**20
 # A relation's rows are copied when its store doubles, and freed pages are not all used again.
 _SLACK = 1.2
