@@ -473,6 +473,7 @@ def _round(number, validation=None):
         round=number,
         loss=1 / number,
         validation=validation,
+        validation_error=None,
         primal_residual=1.0,
         dual_residual=0.1,
         seconds={"elapsed": 0.5},
