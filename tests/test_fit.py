@@ -411,7 +411,7 @@ print(estimate.state, estimate.peak_bytes, int(peak[1]) * 1024)
 @pytest.mark.parametrize(
     "config",
     [
-        "paper(dim=32, max_epochs=6, tol=0, threads=1)",
+        "paper(dim=40, max_epochs=6, tol=0, threads=1)",
         "Config(dim=128, max_epochs=2, negatives=64, batch=256, threads=1)",
     ],
 )

@@ -376,7 +376,10 @@ def _end_cell(path: Path, folder: Path) -> None:
         pass
 
 
-def test_an_interrupt_ends_the_cells(tmp_path):
+def test_an_interrupt_ends_the_cells(tmp_path, request):
+    # a shell's background job is begun with the signal ignored, and hands that on
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     file, out = written(tmp_path, BRIEF), tmp_path / "out"
     study = subprocess.Popen(
         [*PROGRAM, str(file), "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
