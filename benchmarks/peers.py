@@ -47,7 +47,7 @@ from zipf import graph_of
 PACKAGES = {
     "pykeen": (("torch==2.13.0",), ("pykeen",)),
     "pyg": (("torch==2.13.0",), ("torch_geometric",)),
-    "tbg": (("torch==2.13.0",), ("torchbiggraph",)),
+    "tbg": (("torch==2.13.0",), ("torchbiggraph", "setuptools<81")),  # it asks for pkg_resources
     "implicit": (("implicit", "scipy"),),
 }
 NAMES = {
